@@ -104,7 +104,7 @@ def _class(state: State, unit: Unit, node: cst.ClassDef) -> Klass:
                     continue  # of a name with several definitions, this is another class
                 bases.append(base)
                 externals.extend(base.externals)
-            else:
+            elif base != "builtins.object":  # of which every class is
                 externals.append(base)
     klass.bases, klass.externals = tuple(bases), tuple(externals)
     klass.role = next((role for name in externals if (role := questions.base_role(name)) is not None), None)

@@ -85,6 +85,8 @@ class BatchFigure(NamedTuple):
     """Why it is not known what it is, as a sentence."""
     filled: bool = False
     """It is a mean over the processes, of which the rows that fill up the last shard are a part."""
+    weighed: bool = False
+    """The script multiplies each mean by the number of its rows."""
 
 
 class BatchFigures:
@@ -145,7 +147,9 @@ class BatchFigures:
                 if constant is not None:
                     return BatchFigure(Kind.SCALED, self.loop, total.node, name, self._text(constant))
                 if mean or (unclear and filled):
-                    return BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value), filled=filled)
+                    exact = filled and isinstance(one, Partial) and not one.uneven and (weighed or one.op == "sum")
+                    text = self._text(value)
+                    return BatchFigure(Kind.MEAN, self.loop, total.node, name, text, filled=filled, weighed=exact)
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
                 if isinstance(one, Unclear) and unclear and not handed and not self._is_sum(value):
                     return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
@@ -328,7 +332,25 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
                 "once, after the loop",
             )
     for collected in means.values():
-        yield _of_means(collected)
+        plain, weighed = ([f for f in collected if f.weighed is kind] for kind in (False, True))
+        if plain:
+            yield _of_means(plain)
+        if weighed:
+            yield _of_weighed_means(weighed)
+
+
+def _of_weighed_means(figures: list[BatchFigure]) -> Finding:
+    names = ", ".join(f"`{figure.name}`" for figure in figures)
+    return Finding(
+        "mean-of-batches",
+        figures[0].node,
+        f"{names} {'adds' if len(figures) == 1 else 'add'} up means over the rows of each batch, times the number of "
+        "these: repeated rows fill up the last shards, and the mean of the last batch counts them. The figure is close "
+        "to the original's but not equal to it",
+        "no action needed if close is good enough; for the same figure on any number of processes, compute a value for "
+        'each row (reduction="none"), and gather those: accelerator.gather_for_metrics(...)',
+        Severity.NOTE,
+    )
 
 
 def _of_means(figures: list[BatchFigure]) -> Finding:

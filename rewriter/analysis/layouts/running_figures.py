@@ -90,7 +90,7 @@ class _FiguresOf:
             return False
         root = root_of(total.place)
         binding = self.unit.names.binding(root) if root is not None else None
-        if binding is None or self.joined.joins(total.node):
+        if binding is None or self.joined.joins(total.node) or self._is_evaluated(total.node):
             return False
         body = self.loop.body if isinstance(self.loop, (cst.For, cst.While)) else None
         own = set(descendants(total.node))
@@ -172,7 +172,27 @@ class _FiguresOf:
     def _is_own(self, name: cst.Name) -> bool:
         """Whether a name holds a loss or a number of the loop's own rows, and not of those of an evaluation."""
         held = origins(self.state.values.get(name), Role.LOSS, Role.LOCAL) or self._given(name)
-        return bool(held) and self._is_of_loop(list(self._tensors(name)))
+        return bool(held) and self._is_of_loop(list(self._tensors(name))) and not self._is_of_evaluation(name)
+
+    def _is_of_evaluation(self, name: cst.Name, depth: int = 0) -> bool:
+        """Whether a name is computed from what an evaluation alone collects: ``meter.average()``."""
+        binding = self.unit.names.binding(name)
+        if binding is None or depth == _DEPTH:
+            return False
+        kept = [total for totals in self.joined.kept.values() for total in totals]
+        own = [t for t in kept if (root := root_of(t.place)) is not None and self.unit.names.binding(root) is binding]
+        if own:
+            return all(self._is_evaluated(total.node) for total in own)
+        loops = (loop for d in binding.definitions for loop in self.unit.names.enclosing(d, cst.For))
+        iterated = [loop.iter for loop in loops if isinstance(loop, cst.For) and self._sets(loop, binding)]
+        values = [*bindings_value(self.unit.names, binding), *iterated]
+        read = [part for value in values for part in descendants(value) if isinstance(part, cst.Name)]
+        of_it = [part for part in read if self._is_of_evaluation(part, depth + 1)]
+        others = (part for part in read if part not in of_it)
+        return bool(of_it) and not any(origins(self.state.values.get(part), *SHARES) for part in others)
+
+    def _sets(self, loop: cst.For, binding: Binding) -> bool:
+        return any(part in binding.definitions for part in descendants(loop.target))
 
     def _given(self, name: cst.Name) -> list[Origin]:
         """The losses and numbers in a container that a function gives: of one that is written out its parts count."""

@@ -59,7 +59,10 @@ class EpochStep:
         self.losses = Losses(state, unit, reach, training, self.inside, self.layouts)
 
     def is_of_batch(self, total: Total) -> bool:
-        """Whether what is added, or where and how often, depends on the rows of this process."""
+        """Whether what is added, or where and how often, depends on the rows of this process; what an evaluation
+        between the steps collects is the evaluation's."""
+        if any(around in self.training.eval_loops for around in self.unit.names.ancestors(total.node)):
+            return False
         if any(self.local(v) or self.is_number(v) for v in total.value):
             return True
         return any(self.decides(d) for d in self._deciding(total))

@@ -89,6 +89,14 @@ def test_a_transform_of_the_script_is_named_for_what_it_draws(drawn: str, worker
     assert [trait.name for trait in file.traits if trait.kind in ("transforms", "alike")] == told
 
 
+def test_a_class_of_object_draws_as_any_other() -> None:
+    text = OWN.replace("DRAWN", "random.random()").replace("class RandomTurn:", "class RandomTurn(object):")
+    (file,) = migrate(
+        [decode((text + TURNED.replace("WORKERS", "")).encode(), Path("train.py"))], CATALOGUE, Config()
+    ).files
+    assert [trait.name for trait in file.traits if trait.kind in ("transforms", "alike")] == ["random.random"]
+
+
 def test_what_a_module_draws_that_stays_as_it_is_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text("")
@@ -432,3 +440,43 @@ def test_what_an_evaluation_gives_is_of_all_rows() -> None:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"gather_for_metrics(" in file.after, "the evaluation was not migrated"
     assert [trait.name for trait in file.traits if trait.kind in ("running", "figure")] == ["loss"]
+
+
+BETWEEN_STEPS = """\
+import torch
+
+class Gaps:
+    def __init__(self):
+        self.sum, self.batches = 0.0, 0
+    def update(self, out, y):
+        self.sum, self.batches = self.sum + torch.median(out - y).item(), self.batches + 1
+    def figures(self):
+        return {"gap": self.sum / self.batches}
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(rows, batch_size=8)
+held = torch.utils.data.DataLoader(others, batch_size=8)
+gaps, worst = Gaps(), []
+for step, (x, y) in enumerate(loader):
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step == 9:
+        with torch.no_grad():
+            for a, b in held:
+                out = model(a)
+                gaps.update(out, b)
+                worst.append(torch.median(out - b).item())
+        for name, value in gaps.figures().items():
+            print(name, value)
+        print(sum(worst) / len(worst), loss.item())
+"""
+
+
+def test_what_an_evaluation_between_steps_collects_is_its_own() -> None:
+    """Every process runs it whole: it was said that each has the figures of its own rows."""
+    (file,) = migrate([decode(BETWEEN_STEPS.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [found.id for found in file.diagnoses] == ["prepare"]
+    assert [trait.name for trait in file.traits if trait.kind in ("running", "figure", "shown")] == ["loss"]

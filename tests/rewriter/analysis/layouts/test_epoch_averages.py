@@ -306,7 +306,7 @@ def test_what_is_read_beside_one_number_may_have_rows(trained: Trained) -> None:
         epoch="print(total / len(loader), torch.cat(seen))",
     )
     assert "    scores = accelerator.gather_for_metrics(scores)\n" in text
-    assert findings == ["metrics_gather"]
+    assert findings == ["loss-reduction", "metrics_gather"]
 
 
 def test_a_number_from_before_the_loop_is_no_loss(trained: Trained) -> None:

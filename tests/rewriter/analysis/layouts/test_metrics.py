@@ -282,7 +282,7 @@ def test_a_loss_that_each_branch_sets_is_reduced_after_them(more: str, whole: bo
         '        wrong = accelerator.reduce(wrong.detach(), reduction="mean")\n        found += wrong.item() * len(y)'
     )
     assert (reduced in text) is whole
-    assert findings == (["mean-of-batches"] if whole else ["prepare"])
+    assert set(findings) == ({"mean-of-batches"} if whole else {"prepare"})
 
 
 ROW_BY_ROW = """\
@@ -847,3 +847,41 @@ def test_rows_that_map_has_moved_are_rows(trained: Trained) -> None:
     counted = "x, y = map(lambda one: one.float(), [x, y])\n        n = len(y)"
     text, findings = trained(epoch=EVALUATION.format(counted=counted))
     assert "out, y = accelerator.gather_for_metrics((out, y))\n            n = len(y)\n" in text and findings == []
+
+
+NOISED = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Coder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.nn.functional.mse_loss(self.inner(x), x)
+
+loader, held = DataLoader(rows, batch_size=8), DataLoader(others, batch_size=8)
+model = Coder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, _ in loader:
+    optimizer.zero_grad()
+    loss = model(x)
+    loss.backward()
+    optimizer.step()
+total = count = 0
+for x, _ in held:
+    gap = model(x)
+    total += gap.item()WEIGHT
+    count += len(x)
+print(total / count)
+"""
+
+
+@pytest.mark.parametrize(
+    ("weight", "remedy"), [(" * len(x)", 'reduction="none"'), ("", "times its number of rows")], ids=["rows", "batches"]
+)
+def test_a_mean_that_is_weighed_is_not_told_to_be(weight: str, remedy: str) -> None:
+    source = decode(NOISED.replace("WEIGHT", weight).encode(), Path("train.py"))
+    found = [d for d in migrate([source], CATALOGUE, Config()).files[0].diagnoses if d.id == "mean-of-batches"]
+    assert [remedy in one.remedy for one in found] == [True]
