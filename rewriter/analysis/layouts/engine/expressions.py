@@ -49,7 +49,7 @@ from .layout import (
     unclear,
     varies,
 )
-from .memory import Memory
+from .memory import Memory, key_of
 from .operations import collected, elements, sized
 from .shapes import indexed, integer, product, transposed
 
@@ -208,6 +208,8 @@ class Expressions(Memory):
         parts = [element.slice for element in node.slice]
         if isinstance(value, Shape):
             self._has_dimension(node.value, integer(parts[0].value) if isinstance(parts[0], cst.Index) else None)
+        if isinstance(value, Several) and value.names and (key := key_of(node)):
+            return value.items[value.names.index(key)] if key in value.names else REPLICATED
         layouts = [self._eval(part.value) if isinstance(part, cst.Index) else self._bounds(part) for part in parts]
         found = on_each_path(value, lambda one: _taken(one, parts, layouts, node), node)
         return self._foreign(found) if _picks_rows(parts[0], layouts[0]) else found

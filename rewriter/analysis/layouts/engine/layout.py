@@ -122,7 +122,8 @@ class Several(Layout):
 
     items: tuple[Layout, ...]
     names: tuple[str, ...] = field(default=(), compare=False)
-    """Those of the fields, where it has such: of a named tuple, a data class."""
+    """Those of the fields, where it has such: of a named tuple, a data class; the keys of a table that is filled by
+    keys that are written out."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,8 @@ def join(one: Layout, other: Layout) -> Layout:
     """The layout of a value that comes from one of two paths."""
     if one is other:
         return one
+    if isinstance(one, Several) and isinstance(other, Several) and one.names != other.names:
+        return beside(one, other)  # tables with different keys
     if one == other:
         return _same(one, other)
     for a, b in ((one, other), (other, one)):
@@ -275,7 +278,7 @@ def join(one: Layout, other: Layout) -> Layout:
         if isinstance(b, Replicated) and b.neutral:
             return a
     if isinstance(one, Several) and isinstance(other, Several) and len(one.items) == len(other.items):
-        return Several(tuple(map(join, one.items, other.items)), one.names if one.names == other.names else ())
+        return Several(tuple(map(join, one.items, other.items)), one.names)
     if isinstance(one, (Several, Each)) and isinstance(other, (Several, Each)):
         return beside(one, other)
     if isinstance(one, Shard) and isinstance(other, Shard) and _place(one) == _place(other):

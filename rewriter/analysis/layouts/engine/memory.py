@@ -204,6 +204,10 @@ class Memory(ABC):
     def _put(self, target: cst.Subscript, layout: Layout) -> None:
         """``values[i] = x``: a container holds it; a tensor of rows keeps them where a plain value is put in."""
         base = self._eval(target.value)
+        key = key_of(target)
+        if key and (isinstance(base, (Several, Each)) or (isinstance(base, Replicated) and varies(layout))):
+            self._assign(target.value, _with_entry(base, key, layout))
+            return
         if isinstance(inner(base), Shard) and (isinstance(inner(layout), Replicated) or self._is_row(target, layout)):
             return
         if self._is_in_place(target, base, layout):
@@ -217,7 +221,9 @@ class Memory(ABC):
             if isinstance(base, (Each, Several))
             else (Each(inner(layout)) if isinstance(base, Replicated) and base.neutral else None)
         )
-        self._assign(target.value, held or Unclear("single values of a tensor are set", target))
+        code = self._unit.names.module.code_for_node
+        reason = f"`{code(target)}` is set, and what `{code(target.value)}` holds then cannot be told"
+        self._assign(target.value, held or Unclear(reason, target))
 
     def _is_in_place(self, target: cst.Subscript, base: Layout, layout: Layout) -> bool:
         """``out[:, t, :] = x``: rows are put where the same rows are."""
@@ -255,3 +261,20 @@ class Memory(ABC):
         held = self.values.get(binding) if binding is not None else None
         if call.attr.value in ("shape", "size") and isinstance(held, Shard) and binding is not None:
             self._set(binding, replace(held, rank=len(target.elements)))
+
+
+def key_of(node: cst.Subscript) -> str:
+    """The key of an entry of a table that is written out, ``found["loss"]``, which no tensor has; else empty."""
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    value = index.value if isinstance(index, cst.Index) else None
+    text = value.evaluated_value if isinstance(value, cst.SimpleString) else ""
+    return text if isinstance(text, str) else ""
+
+
+def _with_entry(base: Layout, key: str, layout: Layout) -> Layout:
+    """A table with one entry set: its entries are known by their keys, as long as all of them are."""
+    if isinstance(base, Each) or (isinstance(base, Several) and not base.names):
+        return Each(join(inner(base), inner(layout)))
+    held = dict(zip(base.names, base.items, strict=True)) if isinstance(base, Several) else {}
+    held[key] = layout
+    return Several(tuple(held.values()), tuple(held))

@@ -17,11 +17,13 @@ from torchlift.rewriter.analysis.layouts.engine.layout import (
     Layout,
     Mixed,
     Partial,
+    Replicated,
     Shard,
     ShardRow,
     ShardSize,
     Unclear,
     Whole,
+    varies,
 )
 from torchlift.rewriter.analysis.layouts.engine.memory import Seeds
 
@@ -85,7 +87,40 @@ def test_single_values_that_are_set() -> None:
         "one = torch.zeros(3)\none[0] = 1.0\nkept = x.clone()\nkept[0] = 1.0\nmixed = torch.zeros(3)\nmixed[0] = x"
     )
     assert not isinstance(found["one"], Unclear) and found["kept"] == Shard(0, rank=3)
-    assert reason(found["mixed"]) == "single values of a tensor are set"
+    assert reason(found["mixed"]) == "`mixed[0]` is set, and what `mixed` holds then cannot be told"
+
+
+KEEPS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.found = {}
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        self.found["first"] = self.out(x)
+        self.found["scale"] = 2.0
+        self.found["inner"] = {}
+        self.found["inner"]["last"] = self.found["first"] * self.found["scale"]
+        return self.found
+
+net = Net()
+"""
+
+
+def test_entries_of_a_table_that_an_object_keeps() -> None:
+    """A key that is a text indexes no tensor."""
+    found = layouts(
+        'got = net(x)\nfirst, scale, last, free = got["first"], got["scale"], got["inner"]["last"], got["other"]', KEEPS
+    )
+    assert found["first"] == found["last"] == Shard(0, rank=3)
+    assert isinstance(found["scale"], Replicated) and isinstance(found["free"], Replicated)
+
+
+def test_tables_of_two_paths_with_different_keys_are_not_told_apart() -> None:
+    body = 'if step:\n    table["own"] = x\nelse:\n    table["all"] = x\none, two = table["own"], table["all"]'
+    found = layouts(body, "table = make()")
+    assert varies(found["one"]) and varies(found["two"])
 
 
 def test_a_row_that_is_set_in_a_loop_over_the_rows_is_a_row_of_the_shard() -> None:
