@@ -60,14 +60,15 @@ def unreached_effects(
     handles: Iterable[Handle],
     received: Iterable[Received],
     here: Here,
+    why: Callable[[cst.CSTNode], str],
 ) -> Iterator[Finding]:
-    """Prints, writes and names of folders that every process makes."""
+    """Prints, writes and names of folders that every process makes; ``why``: what keeps the accelerator from a node."""
     for effect in effects:
         if not here(effect.node) and not effect.optional:
             yield Finding(
                 _RULES.get(effect.kind, "main_process"),
                 effect.node,
-                f"every process {effect.verb} this, because the accelerator does not exist here",
+                f"every process {effect.verb} this, because {why(effect.node)}",
                 "call it after the line that creates the accelerator, or guard it by hand",
                 Severity.REVIEW,
             )
@@ -76,7 +77,7 @@ def unreached_effects(
             yield Finding(
                 "once",
                 handle.call,
-                f"{handle.because}, because the accelerator does not exist here",
+                f"{handle.because}, because {why(handle.call)}",
                 "create it after the line that creates the accelerator, or guard it by hand",
                 Severity.REVIEW,
             )
@@ -85,7 +86,7 @@ def unreached_effects(
             yield Finding(
                 "directories",
                 name.source,
-                f"{name.because}, because the accelerator does not exist here",
+                f"{name.because}, because {why(name.node)}",
                 "make the name after the line that creates the accelerator, and broadcast it with "
                 "broadcast_object_list",
                 Severity.REVIEW,
