@@ -89,9 +89,7 @@ class ReachedModule:
         told = list(found.findings)
         prepares = tuple(p for u, p in found.plan.prepares if u is unit)
         behind = {code for code in way.behind - way.reaches if code in unit.names.scopes}
-        ahead = frozenset(
-            e.node for e in found.effects if e.kind in _SHOWN and not here(e.node) and self._knows_itself(e.node)
-        )
+        ahead = self._ahead()
 
         def attained(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.behind or node in ahead
@@ -104,7 +102,7 @@ class ReachedModule:
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
-        told.extend(unreached_effects(effects, found.handles, found.received, attained, self._unknowing))
+        told.extend(unreached_effects(effects, found.handles, found.received, attained, self._why))
         told.extend(unreached_counts(found.own_counts, attained))
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
@@ -219,6 +217,34 @@ class ReachedModule:
             behaviour=found.behaviour,
         )
 
+    def _ahead(self) -> frozenset[cst.CSTNode]:
+        """What asks which process this is where the accelerator is not, or not yet: what is shown or written, what
+        keeps a file open, and the waits for a file."""
+        found = self._found
+        shown = [e.node for e in found.effects if e.kind in _SHOWN]
+        waits = [wait.node for wait in found.read_back]
+        kept = [n for h in found.handles for n in (h.call, *([h.value.value] if h.value is not None else []))]
+        written = [e.node for e in found.effects if e.kind is EffectKind.WRITE]
+        nodes = {node for node in (*shown, *waits, *kept, *written) if not self.here(node) and self._knows_itself(node)}
+        behind = self._way.behind
+        if any(not self.here(w) and w not in nodes and self._unit.names.function(w) not in behind for w in waits):
+            nodes.difference_update(written)  # nobody could wait for them
+        return frozenset(nodes)
+
+    def _why(self, node: cst.CSTNode) -> str:
+        """What keeps the accelerator from some code, as the end of a sentence."""
+        code = self._unit.names.function(node)
+        if isinstance(code, cst.Module) and self._unit.place.name != ENTRY:
+            return "it runs where this module is imported, before the accelerator is created"
+        if code in self._program.shared:
+            return f"{self._program.shared[code]} uses this function too, and has no accelerator"
+        home = self._way.home
+        chosen = dict(home[1].arguments).get("cpu") if home is not None else None
+        early = chosen is not None and Before(self._program.reach, self._way)(self._unit, node)
+        if early and not self._knows_itself(node) and self._may_ask(node):
+            return f"it knows its rank only once the accelerator is created, with `cpu={chosen}`"
+        return "the accelerator does not exist here"
+
     def _gives_device(self, call: cst.CSTNode) -> bool:
         """Whether a call hands over the accelerator and gets its device back: in the function that takes its place."""
         if not isinstance(call, cst.Call) or all(handing.call is not call for _, handing in self._way.handings):
@@ -247,15 +273,6 @@ class ReachedModule:
         """
         settled = self._way.home is not None and self._way.home[1].arguments in ((), _ON_CPU)
         return settled and self._may_ask(node)
-
-    def _unknowing(self, node: cst.CSTNode) -> str:
-        """Why a process does not know there which one it is, in words."""
-        home = self._way.home
-        chosen = dict(home[1].arguments).get("cpu") if home is not None else None
-        early = chosen is not None and Before(self._program.reach, self._way)(self._unit, node)
-        if early and not self._knows_itself(node) and self._may_ask(node):
-            return f"it knows its rank only once the accelerator is created, with `cpu={chosen}`"
-        return "the accelerator does not exist here"
 
     def _may_ask(self, node: cst.CSTNode) -> bool:
         """Whether a process may learn that, if the arguments of the accelerator were known there."""

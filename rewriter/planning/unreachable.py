@@ -62,7 +62,7 @@ def unreached_effects(
     here: Here,
     why: Callable[[cst.CSTNode], str],
 ) -> Iterator[Finding]:
-    """Prints, writes and names of folders that every process makes; ``why``: the reason that it does, in words."""
+    """Prints, writes and names of folders that every process makes; ``why``: what keeps the accelerator from a node."""
     for effect in effects:
         if not here(effect.node) and not effect.optional:
             yield Finding(

@@ -1,4 +1,5 @@
-"""Prints that come before the accelerator: the process asks itself which one it is, where that chooses nothing."""
+"""Prints and files that come before the accelerator: the process asks itself which one it is, where that chooses
+nothing."""
 
 from __future__ import annotations
 
@@ -72,6 +73,66 @@ def test_so_are_lines_that_no_print_writes() -> None:
     assert "if PartialState().is_local_main_process:\n" in after and findings == []
 
 
+WRITTEN = {
+    "a file": ("import pathlib; pathlib.Path('run.txt').write_text('on')", "if PartialState().is_main_process:\n"),
+    "a plot": ("import matplotlib.pyplot as plt; plt.savefig('a.png')", "if PartialState().is_main_process:\n"),
+    "a log file": (
+        "import logging; logging.basicConfig(filename='a.log')",
+        "filename='a.log' if PartialState().is_main_process else os.devnull",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ["early", "late", "first"])
+@pytest.mark.parametrize(("effect", "guarded"), WRITTEN.values(), ids=WRITTEN)
+def test_so_is_a_file(effect: str, guarded: str, place: str) -> None:
+    """It was written by every process, "because the accelerator does not exist here"."""
+    after, findings = migrated(**{place: effect})
+    assert guarded in after and findings == []
+
+
+BETWEEN = """\
+import json
+import torch
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model.to(self.device)
+
+    def train(self, rows):
+        loader = DataLoader(rows, batch_size=4)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x in loader:
+            optimizer.zero_grad()
+            self.model(x.to(self.device)).mean().backward()
+            optimizer.step()
+
+
+def main():
+    print("starts")
+    trainer = Trainer(torch.nn.Linear(3, 1))
+    trainer.train(rows)
+    with open("end.json", "w") as file:
+        json.dump({"rows": len(rows)}, file)
+    print("done")
+
+
+main()
+"""
+
+
+def test_a_file_of_the_caller_is_guarded_where_its_print_is() -> None:
+    """The accelerator may be made inside what it calls."""
+    (file,) = migrate([decode(BETWEEN.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert "PartialState()" not in after or "if PartialState().is_main_process:\n        with open" in after
+    assert "is_main_process:\n        with open" in after and not file.diagnoses
+
+
 @pytest.mark.parametrize("place", ["early", "late", "first"])
 def test_where_the_script_stays_on_the_cpu_the_print_says_so_too(place: str) -> None:
     """Whoever asks first chooses the device: an accelerator on the CPU after a state on a GPU would be an error."""
@@ -108,3 +169,4 @@ def test_an_import_asks_nobody(tmp_path: Path) -> None:
     train, words = Surveyor(CATALOGUE, RawConfig()).look([tmp_path / "train.py"]).files
     assert b"accelerator.backward(" in train.after and not words.changed
     assert [found.id for found in words.diagnoses] == ["main_process"]
+    assert "because it runs where this module is imported" in words.diagnoses[0].message
