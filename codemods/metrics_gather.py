@@ -33,14 +33,12 @@ An evaluation that every process runs on the whole data set gives each another f
 Where a decision depends on such a figure, all processes take that of the main process.
 
 A training loss that is added up for the average of an epoch is averaged over the processes where it is added; a
-loss that is printed every few batches stays the loss of the process that prints it. Where a sum over the rows of all
-processes is divided by what one of them counts, `hits / (len(loader) * 32)`, the divisor is multiplied by the number
-of processes.
+loss that is printed every few batches stays the loss of the process that prints it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import libcst as cst
@@ -64,8 +62,6 @@ ID = "metrics_gather"
 @rule(ID, doc=__doc__)
 def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the gathers of evaluation loops and the reductions of epoch averages."""
-    for count in facts.own_counts:
-        yield Replace(ID, count.node, partial(_of_all, facts), reason=count.because)
     for gather in facts.gathers:
         if gather.form is Form.REDUCE:
             yield _reduced(facts, gather)
@@ -99,17 +95,6 @@ def _statement(facts: ModuleFacts, gather: Gather) -> str:
 def _one_each(name: str) -> str:
     """A number for each row, where only the rows are counted."""
     return f"{name}.new_zeros(len({name}))"
-
-
-def _of_all(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
-    """What one process counts, times the number of processes."""
-    assert isinstance(node, cst.BaseExpression)
-    lpar: Sequence[cst.LeftParen] = [cst.LeftParen()]
-    rpar: Sequence[cst.RightParen] = [cst.RightParen()]
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.Multiply, cst.Divide)) and node.lpar:
-        lpar, rpar, node = node.lpar, node.rpar, node.with_changes(lpar=[], rpar=[])
-    number = cst.Attribute(cst.Name(facts.accelerator), cst.Name("num_processes"))
-    return cst.BinaryOperation(node, cst.Multiply(), number, lpar=lpar, rpar=rpar)
 
 
 def _named(name: str, node: cst.CSTNode) -> cst.CSTNode:

@@ -221,23 +221,6 @@ class Gather(NamedTuple):
         return (*self.names, *(name for name, _ in self.figures))
 
 
-class OwnCount(NamedTuple):
-    """What one process counts by its steps, and sums over the rows of all processes are divided by."""
-
-    node: cst.BaseExpression
-    """The divisor."""
-    text: str
-    figures: tuple[str, ...]
-    """The sums."""
-
-    @property
-    def because(self) -> str:
-        """Why it is multiplied by the number of processes."""
-        names = " and ".join(f"`{figure}`" for figure in self.figures)
-        adds = "adds up" if len(self.figures) == 1 else "add up"
-        return f"{names} {adds} what the rows of all processes give, and `{self.text}` counts the steps of one process"
-
-
 class MixedPrecision(NamedTuple):
     """Hand-written mixed precision that becomes a setting of the accelerator."""
 
@@ -492,7 +475,6 @@ class ModuleFacts(NamedTuple):
     cuts_batches: bool = False
     """The program's batches are cut into shards: the global batch stays."""
     row_counts: tuple[ShardCount, ...] = ()
-    own_counts: tuple[OwnCount, ...] = ()
     gathers: tuple[Gather, ...] = ()
     effects: tuple[Effect, ...] = ()
     handles: tuple[Handle, ...] = ()

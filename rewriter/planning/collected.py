@@ -65,7 +65,6 @@ from ..facts.module import (
     Gather,
     MixedPrecision,
     Move,
-    OwnCount,
     Placement,
     StateDict,
     Wait,
@@ -117,7 +116,6 @@ class Collected:
         self.loops = [*own, *(e.loop for e in understood)]
         self.hand_batches = [batch for u, batch in cut.batches if u is unit]
         self.row_counts = [count for u, count in cut.counts if u is unit]
-        self.own_counts: list[OwnCount] = []
         moved = {placement.node for placement in self.placements}
         edited = {n for batch in self.hand_batches for n in (batch.node, *batch.reads)}
         handed = scattered(mover, unit, questions.wrappers("threads"), edited)
@@ -293,8 +291,7 @@ class Collected:
             means = dict(mean_of_batches(reach, self.unit, equality.shared))
             self.findings.extend(told(self.figures, means))
             self.findings.extend(means.values())
-            counts = own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare)
-            self.own_counts = list({count.node: count for count in counts}.values())
+            self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))
             early = list(early_lengths(state, self.unit, equality.shared, self.before_prepare))
             self.findings.extend(early)
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
@@ -322,7 +319,6 @@ class Collected:
         where the accelerator is not."""
         yield from (e.node for e in self.effects)
         yield from (h.call for h in self.handles)
-        yield from (c.node for c in self.own_counts)
         yield from (r.source for r in self.received)
         yield from (wait.node for wait in self.read_back)
         yield from (load.call for load in self.loads if load.only_waits)
@@ -340,7 +336,6 @@ class Collected:
         found += [a.loop.iter for a in self.arrivals]
         found += [e.node for e in self.effects]
         found += [h.call for h in self.handles]
-        found += [c.node for c in self.own_counts]
         found += [r.source for r in self.received]
         found += list(self.plain_models)
         found += [*self.precision().regions, *self.precision().makers]

@@ -41,14 +41,7 @@ from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .early_draws import Before
 from .holders import base_call, receiver
-from .unreachable import (
-    unmoved,
-    unreached_backwards,
-    unreached_counts,
-    unreached_effects,
-    unreached_saves,
-    unreached_work,
-)
+from .unreachable import unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
 _ON_CPU = (("cpu", "True"),)
@@ -103,7 +96,6 @@ class ReachedModule:
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
         told.extend(unreached_effects(effects, found.handles, found.received, attained, self._why))
-        told.extend(unreached_counts(found.own_counts, attained))
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
         whole = {e.node for e in effects if e.kind is EffectKind.WRITE and attained(e.node)}
@@ -197,7 +189,6 @@ class ReachedModule:
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
-            own_counts=tuple(c for c in found.own_counts if attained(c.node)),
             gathers=tuple(g for g in found.gathers if (joined if g.form is Form.RECEIVE else here)(g.node)),
             effects=tuple(e for e in effects if attained(e.node)),
             handles=tuple(h for h in found.handles if attained(h.call)),

@@ -10,7 +10,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
 from ..facts.effects import Effect, EffectKind, Handle, Received
-from ..facts.module import Form, Gather, OwnCount, Prepare, Save
+from ..facts.module import Form, Gather, Prepare, Save
 from ..findings import Finding, Severity
 from .shared_code import together
 
@@ -90,18 +90,6 @@ def unreached_effects(
                 "make the name after the line that creates the accelerator, and broadcast it with "
                 "broadcast_object_list",
                 Severity.REVIEW,
-            )
-
-
-def unreached_counts(counts: Iterable[OwnCount], here: Here) -> Iterator[Finding]:
-    """What counts the steps of one process, and sums over all processes are divided by."""
-    for count in counts:
-        if not here(count.node):
-            yield Finding(
-                "mean-of-batches",
-                count.node,
-                f"{count.because} alone: on N processes the result is N times larger",
-                "divide by accelerator.num_processes too, or keep the global batch: --keep-global-batch",
             )
 
 

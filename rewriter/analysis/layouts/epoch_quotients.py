@@ -79,31 +79,6 @@ class Quotients:
                 yield Quotient(node, above, below, by_rows)
 
 
-def is_mean_of_entries(unit: Unit, total: Total) -> bool:
-    """Whether a list is read for the mean of its entries, one of each batch: ``sum(losses) / len(losses)``,
-    ``np.mean(losses)``; and for no sum that is divided by anything else."""
-    names = unit.names
-    binding = names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
-    if binding is None or not isinstance(total.node, cst.Call):
-        return False
-    averaged = False
-    for read in binding.reads:
-        call = next(names.enclosing(read, cst.Call), None)
-        if not isinstance(call, cst.Call) or call is total.node:
-            continue
-        if method_name(call) in ("mean", "fmean", "average", "nanmean"):
-            averaged = True
-        elif method_name(call) == "sum":
-            above = names.parents.get(call)
-            halves = division(above) if above is not None else None
-            under = halves[1] if halves is not None and halves[0] is call else None
-            counts = isinstance(under, cst.Call) and method_name(under) == "len" and len(under.args) == 1
-            if not (counts and under.args[0].value.deep_equals(total.kept_in)):  # type: ignore[union-attr]
-                return False
-            averaged = True
-    return averaged
-
-
 def division(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
     """The two halves of ``a / b`` and of ``a /= b``; None for anything else."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):

@@ -9,8 +9,9 @@ from collections.abc import Callable, Container, Iterable, Iterator
 
 import libcst as cst
 
-from ...facts.module import Gather, OwnCount
+from ...facts.module import Gather
 from ...facts.roles import Role
+from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit, origins
@@ -34,9 +35,9 @@ def own_counts(
     shared: Container[cst.CSTNode],
     gathers: Iterable[Gather],
     is_early: Callable[[cst.Call], bool],
-) -> Iterator[OwnCount]:
+) -> Iterator[Finding]:
     """
-    The divisors of quotients that are N times too large on N processes.
+    The quotients that are N times too large on N processes, in one finding for each divisor.
 
     Args:
         reach: the call graph of the solved program.
@@ -46,16 +47,21 @@ def own_counts(
         is_early: a call comes before `prepare`, in the same code.
     """
     made = list(gathers)
-    divided = [sides for node in unit.names.every(cst.BinaryOperation, cst.AugAssign) if (sides := division(node))]
+    divided = [
+        (node, *sides) for node in unit.names.every(cst.BinaryOperation, cst.AugAssign) if (sides := division(node))
+    ]
     for loop in reach.state.loaders if divided and made else ():
         if loop in shared and isinstance(loop, cst.For) and loop in unit.names.parents:
             loop_ = _CountingLoop(reach, unit, loop, Joined(reach.state, unit, loop, made), is_early)
-            for over, under in divided:
+            told: dict[str, tuple[cst.CSTNode, dict[str, None]]] = {}
+            for node, over, under in divided:
                 names = loop_.whole_sums(over) if loop_.counts(under) else []
                 if names:
                     bare = under.with_changes(lpar=(), rpar=())
                     text = " ".join(unit.names.module.code_for_node(bare).split())
-                    yield OwnCount(under, text, tuple(dict.fromkeys(names)))
+                    told.setdefault(text, (node, {}))[1].update(dict.fromkeys(names))
+            for divisor, (node, figures) in told.items():
+                yield _finding(node, divisor, list(figures))
 
 
 class _CountingLoop:
@@ -134,3 +140,15 @@ class _CountingLoop:
     def _read(self, node: cst.BaseExpression) -> list[Total]:
         """The sums over all processes that an expression is computed from."""
         return read_totals(self.unit, self.whole, node)
+
+
+def _finding(node: cst.CSTNode, divisor: str, figures: list[str]) -> Finding:
+    names = " and ".join(f"`{figure}`" for figure in figures)
+    adds = "adds up" if len(figures) == 1 else "add up"
+    return Finding(
+        "mean-of-batches",
+        node,
+        f"{names} {adds} what the rows of all processes give, and `{divisor}` counts the steps of one process alone: "
+        "on N processes the result is N times larger",
+        "divide by accelerator.num_processes too, or keep the global batch: --keep-global-batch",
+    )

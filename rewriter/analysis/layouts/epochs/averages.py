@@ -30,7 +30,7 @@ from ..engine.layout import (
     Partial,
     inner,
 )
-from ..epoch_quotients import Quotients, is_mean_of_entries
+from ..epoch_quotients import Quotients
 from ..epoch_totals import LISTS, Total, Totals
 from ..last_batches import always_drops_last
 from ..losses import reduced
@@ -115,7 +115,7 @@ class _Loop:
 
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
-        totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t)]
+        totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t) and not self._is_whole(t)]
         entries = [t for t in self.totals.entries(self.statements) if self.step.is_of_batch(t)]
         totals += [t for t in entries if any(self._losses(t))]
         if not totals or self.step.done_already():
@@ -280,17 +280,20 @@ class _Loop:
         losses = [loss for name in names for loss in self.losses.behind(name)]
         return bool(losses) and not any(self.losses.reduction(loss) == "sum" for loss in losses)
 
+    def _is_whole(self, total: Total) -> bool:
+        """Whether nothing is added but sums that are those of all processes: an optimizer has returned them."""
+        names = [n for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])]
+        local = [name for name in names if self.step.local(name) or self.losses.is_loss(name)]
+        return bool(local) and all(self.losses.is_joint(n) and self.losses.reduction(n) == "sum" for n in local)
+
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "collected over the epoch, and each process sees only its shard of the data"
         sums = self._sums_batches(total)
-        means = self.step.has_fewer() and is_mean_of_entries(self.unit, total)
         for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
             reduction = self.losses.reduction(name)
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
                 reduction = "sum"
-            elif means and reduction == "sum" and (name is read or self._is_read_once(read)):
-                reduction = "mean"  # of batches as large as the script's
             part = self.losses.loss_entry(name)
             if part is not None:
                 text = self.unit.names.module.code_for_node(part)

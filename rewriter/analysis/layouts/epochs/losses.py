@@ -9,6 +9,7 @@ import libcst as cst
 from ....facts.module import Gather
 from ....facts.roles import Role
 from ...dataflow.call_graph import Reach
+from ...dataflow.callees import method_name
 from ...dataflow.values import State, Unit, origins
 from ...syntax.definitions import bindings_value, unshadowed
 from ...training.training import Training
@@ -67,6 +68,15 @@ class Losses:
         values = [value for d in seen if (value := assigned(self.unit, d)) is not None]
         found = [loss for v in values if (loss := read_off(v)) is not None and self.is_loss(loss)]
         return found if len(found) == len(seen) else []
+
+    def is_joint(self, name: cst.Name) -> bool:
+        """Whether a name holds what a prepared optimizer returns of its closure: the loss of all processes."""
+        binding = self.unit.names.binding(name)
+        seen = unshadowed(self.unit.names, binding, name) if binding is not None else ()
+        calls = [value for d in seen if isinstance(value := assigned(self.unit, d), cst.Call)]
+        steps = [call for call in calls if method_name(call) == "step" and call in self.state.calls]
+        prepared = all(origins(self.state.calls[call].receiver, Role.OPTIMIZER) for call in steps)
+        return bool(steps) and len(steps) == len(seen) and prepared
 
     def loss_entry(self, name: cst.Name) -> cst.Attribute | cst.Subscript | None:
         """``outputs.loss`` of what the model gave."""

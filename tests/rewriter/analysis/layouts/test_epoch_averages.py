@@ -978,21 +978,15 @@ def test_what_is_computed_of_rows_in_a_list_is_reduced_and_the_rest_not_gathered
     assert "y.cpu().numpy()" in text
 
 
-@pytest.mark.parametrize(
-    ("read", "reduction"),
-    [
-        ("sum(kept) / len(kept)", "mean"),
-        ("numpy.mean(kept)", "mean"),
-        ("sum(kept) / len(loader.dataset)", "sum"),
-        ("sum(kept)", "sum"),
-    ],
-)
-def test_the_mean_of_sums_of_batches_is_one_of_batches_of_the_scripts_size(
-    read: str, reduction: str, trained: Trained
-) -> None:
-    """A sum over the rows of all processes is that of a batch which is N times as large."""
-    summed = 'loss = torch.nn.functional.cross_entropy(model(x), y, reduction="sum")'
-    text, _ = trained(
-        top="import numpy", built="kept = []", loss=summed, step="kept.append(loss.item())", epoch=f"print({read})"
-    )
-    assert f'kept.append(accelerator.reduce(loss.detach(), reduction="{reduction}").item())' in text
+@pytest.mark.parametrize(("of", "reduced"), [("sum", False), ("mean", True)])
+def test_what_an_optimizer_returns_of_its_closure_is_added_up_already(of: str, reduced: bool, trained: Trained) -> None:
+    """The mean over the processes of what is equal on them is that; a sum would count it N times."""
+    closure = f"""\
+def again():
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), y, reduction="{of}")
+    loss.backward()
+    return loss
+loss = optimizer.step(again)"""
+    text, _ = trained(loss=closure, step="total += loss.item()", epoch="print(total / len(loader))")
+    assert ("total += accelerator.reduce(" in text) is reduced
