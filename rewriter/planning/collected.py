@@ -278,7 +278,7 @@ class Collected:
         self.findings.extend(a for a in answers if isinstance(a, Finding))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
         path = self.program.gradient_path
-        self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared))
+        self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared, self.gathers))
         if self.program.config.tells:
             self.behaviour = tuple(story(state, self.unit, reach, training, equality, self.gathers))
         if self.program.config.keep_global_batch:

@@ -108,9 +108,9 @@ def test_the_flag_of_the_training_counts_before_the_parameter_of_a_helper(migrat
     assert "accelerator = Accelerator(cpu=not args.cuda)\n" in migrated(text)
 
 
-def test_a_flag_that_is_not_known_at_the_accelerator_is_reported(findings: Findings) -> None:
+def test_a_flag_that_a_helper_is_given_is_known_where_it_is_given(migrated: Migrated) -> None:
     text = HELPED.format(given="use_cuda=args.cuda", move="pass")
-    assert "device-flag" in findings(text)
+    assert "accelerator = Accelerator(cpu=not args.cuda)\n" in migrated(text)
 
 
 def test_a_flag_of_something_else_is_not(migrated: Migrated) -> None:

@@ -7,16 +7,18 @@ data. What is read or kept at such a place belongs to other rows than those in h
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import libcst as cst
 
+from ...facts.module import Gather
+from ...facts.roles import Role
 from ...facts.torch_api.kinds.tensors import AlongDim, Reshape
 from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
-from ..dataflow.callees import outside_name
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
-from ..dataflow.values import State, Unit
+from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import adds_one, counter, keyword
 from ..syntax.scopes import Binding
@@ -24,11 +26,17 @@ from ..syntax.walk import children, descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training
 from .engine.layout import Layout, Partial, Replicated, ShardSize, inner, varies
+from .joined import Joined
 from .loop_layouts import LoopLayouts, layouts_of
 
 
 def batch_numbers(
-    state: State, unit: Unit, training: Training, path: GradientPath, shared: Container[cst.CSTNode]
+    state: State,
+    unit: Unit,
+    training: Training,
+    path: GradientPath,
+    shared: Container[cst.CSTNode],
+    gathers: Iterable[Gather] = (),
 ) -> Iterator[Finding]:
     """
     The places of tables that the loops of a module over shared loaders compute from the number of the batch.
@@ -37,10 +45,12 @@ def batch_numbers(
         state, unit, training: the solved program, a module, what the program trains.
         path: what its backward passes flow through.
         shared: the loops whose loaders are prepared.
+        gathers: what makes values of the module those of all processes: joined rows are counted in their order.
     """
+    made = list(gathers)
     for loop in state.loaders:
         if loop in shared and isinstance(loop, cst.For) and loop in unit.names.parents:
-            numbered = _NumberedLoop(state, unit, loop, path)
+            numbered = _NumberedLoop(state, unit, loop, path, Joined(state, unit, loop, made))
             if numbered.counters or numbered.sums:
                 yield from numbered.found(trains=loop in training.train_loops)
 
@@ -48,8 +58,8 @@ def batch_numbers(
 class _NumberedLoop:
     """One loop over a shared loader, and what counts its batches or their rows."""
 
-    def __init__(self, state: State, unit: Unit, loop: cst.For, path: GradientPath) -> None:
-        self._state, self._unit, self._loop, self._path = state, unit, loop, path
+    def __init__(self, state: State, unit: Unit, loop: cst.For, path: GradientPath, joined: Joined) -> None:
+        self._state, self._unit, self._loop, self._path, self._joined = state, unit, loop, path, joined
         self._nodes = list(descendants(loop.body))
         self._inside = set(self._nodes)
         self._layouts: LoopLayouts | None = None
@@ -79,7 +89,9 @@ class _NumberedLoop:
         for node in self._nodes:
             if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
                 binding = self._unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
-                if binding is not None and isinstance(self._value(node.value), ShardSize):
+                read = (part for part in descendants(node.value) if isinstance(part, cst.Name))
+                whole = self._joined.joins(node.value) or any(map(self._joined.holds, read))
+                if binding is not None and not whole and isinstance(self._value(node.value), ShardSize):
                     yield binding
 
     # ------------------------------------------------------------ what depends on the number
@@ -140,13 +152,23 @@ class _NumberedLoop:
             if name in told or not (of_rows or self._counts(at)):
                 continue
             kept = self._kept(node)
-            if kept is not None:
+            if kept is not None and self._is_of_this_process(table):
+                wrong = False
+            elif kept is not None:
                 wrong = of_rows and not isinstance(self._value(kept), (Replicated, Partial, ShardSize))
             else:
                 wrong = trains and node in self._path.nodes and not varies(self._value(table))
             if wrong:
                 told.add(name)
                 yield _finding(node, name, self._code(at), kept=kept is not None, of_rows=of_rows)
+
+    def _is_of_this_process(self, table: cst.BaseExpression) -> bool:
+        """Whether a table has as many entries as the process has batches: ``found = [None] * len(loader)``."""
+        binding = self._unit.names.binding(table) if isinstance(table, cst.Name) else None
+        values = bindings_value(self._unit.names, binding) if binding is not None else ()
+        calls = (part for value in values for part in descendants(value) if isinstance(part, cst.Call))
+        counted = [call.args[0].value for call in calls if method_name(call) == "len" and call.args]
+        return any(origins(self._state.values.get(each), Role.LOADER) for each in counted)
 
     def _taken(self) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.CSTNode]]:
         """Each read or store of entries of something: the node, what has the entries, and where they are."""
