@@ -181,15 +181,23 @@ def _chosen_by_name(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
 
 def is_called(unit: Unit, value: cst.BaseExpression) -> bool:
     """Whether what an expression gives is called: in place, or by the variable that it is assigned to."""
-    above = unit.names.parents.get(value)
-    if isinstance(above, (cst.Subscript, cst.Attribute)) and above.value is value:
-        return is_called(unit, above)
-    if isinstance(above, cst.Assign):
-        targets = [target.target for target in above.targets]
-        bindings = [unit.names.binding(target) for target in targets if isinstance(target, cst.Name)]
-        reads = [read for binding in bindings if binding is not None for read in binding.reads]
-        return any(isinstance(read, cst.Name) and is_called(unit, read) for read in reads)
-    return isinstance(above, cst.Call) and above.func is value
+    pending, seen = [value], set[cst.CSTNode]()
+    while pending:
+        value = pending.pop()
+        above = unit.names.parents.get(value)
+        if isinstance(above, cst.Call) and above.func is value:
+            return True
+        if above is None or above in seen:
+            continue  # ``node = node.next`` comes round again
+        seen.add(above)
+        if isinstance(above, (cst.Subscript, cst.Attribute)) and above.value is value:
+            pending.append(above)
+        elif isinstance(above, cst.Assign):
+            targets = [target.target for target in above.targets]
+            bindings = [unit.names.binding(target) for target in targets if isinstance(target, cst.Name)]
+            reads = (read for binding in bindings if binding is not None for read in binding.reads)
+            pending += [read for read in reads if isinstance(read, cst.Name)]
+    return False
 
 
 def _text(unit: Unit, node: cst.CSTNode) -> str:

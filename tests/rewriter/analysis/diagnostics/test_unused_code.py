@@ -59,3 +59,10 @@ def test_code_that_never_runs_draws_nothing(more: str) -> None:
     found = [trait.name for trait in file.traits if trait.kind in ("transforms", "statistics")]
     alive = ["RandomCrop", "mobilenet_v3_small"] if more in ALIVE.values() else []
     assert found == ["RandomHorizontalFlip", *alive]
+
+
+def test_a_name_that_comes_round_to_itself_is_followed_once() -> None:
+    """`step = step.after`, of what `getattr` gives: the program nested too deeply to be looked at."""
+    round_ = "step = getattr(torch, 'ones')\nwhile kind:\n    step = step.after"
+    (file,) = migrate([decode(SCRIPT.format(more=round_).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "too-deep" not in {found.id for found in file.diagnoses} and file.changed
