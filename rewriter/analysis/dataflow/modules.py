@@ -62,7 +62,7 @@ def variable(state: State, unit: Unit, name: str) -> Slot | None:
 def starred(state: State, unit: Unit, name: str) -> Slot | None:
     """What a name of a module means that only its star imports can have brought, the last of them first."""
     candidates: list[str] = []
-    for module, owner in _stars(state, unit):
+    for module, owner in stars_of(state, unit):
         if module is None:
             candidates.append(owner)
         elif name in module.names.scope.bindings:
@@ -75,7 +75,7 @@ def starred(state: State, unit: Unit, name: str) -> Slot | None:
     return slot
 
 
-def _stars(state: State, unit: Unit) -> list[tuple[Unit | None, str]]:
+def stars_of(state: State, unit: Unit) -> list[tuple[Unit | None, str]]:
     """The modules whose names came into a module by stars, through modules of the program: the unit, or the name of
     one outside."""
     found: list[tuple[Unit | None, str]] = []
@@ -114,7 +114,7 @@ def class_named(state: State, qualified: str) -> tuple[Unit, cst.ClassDef] | str
 def _definition(state: State, unit: Unit, name: str) -> tuple[Unit, cst.ClassDef] | str:
     binding = unit.names.scope.bindings.get(name)
     if binding is None:
-        for module, owner in _stars(state, unit):
+        for module, owner in stars_of(state, unit):
             if module is None or name in module.names.scope.bindings:
                 return f"{owner}.{name}"
         return f"{unit.name}.{name}"

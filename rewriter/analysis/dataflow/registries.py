@@ -15,7 +15,7 @@ import libcst as cst
 
 from ..syntax.nodes import parameters, positional
 from .call_binding import EvaluatedCall
-from .modules import slot_of, unit_named, variable
+from .modules import slot_of, source_of, stars_of, unit_named, variable
 from .solver import Slot, Thing
 from .values import Function, Klass, State, Unit
 
@@ -33,7 +33,7 @@ def looked_up(state: State, asker: Unit, module: str, name: str | None, slot: Sl
     elif name is None and unit_named(state, module) is asker:
         own(state, asker, slot)
     elif name is None and unit_named(state, module) is not None:
-        plain = _plain(unit_named(state, module))
+        plain = _plain(state, unit_named(state, module))
         for member in members_of(state, module):
             state.solver.flow(member, slot, (lambda thing: thing if thing in plain else None) if plain else made)
     else:
@@ -139,27 +139,35 @@ def handed(call: EvaluatedCall, function: Function, bound: bool) -> tuple[Slot, 
 
 
 def members_of(state: State, module: str) -> Iterator[Slot]:
-    """The classes and functions at the top of a module of the program, with those that it imports."""
+    """The classes and functions at the top of a module of the program, with those that it imports, by stars too."""
     unit = unit_named(state, module)
-    if unit is None:
-        return
-    for name, binding in unit.names.scope.bindings.items():
-        if all(isinstance(d, (cst.ClassDef, cst.FunctionDef, cst.ImportAlias)) for d in binding.definitions):
-            slot = variable(state, unit, name)
-            if slot is not None:
-                yield slot
+    for home in _with_stars(state, unit) if unit is not None else ():
+        for name, binding in home.names.scope.bindings.items():
+            if all(isinstance(d, (cst.ClassDef, cst.FunctionDef, cst.ImportAlias)) for d in binding.definitions):
+                slot = variable(state, home, name)
+                if slot is not None:
+                    yield slot
 
 
-def _plain(unit: Unit | None) -> set[Thing]:
+def _with_stars(state: State, unit: Unit) -> list[Unit]:
+    return [unit, *(home for home, _ in stars_of(state, unit) if home is not None)]
+
+
+def _plain(state: State, unit: Unit | None) -> set[Thing]:
     """What may be looked up in a module of which no class has a role: the classes and functions that it defines, and
-    not what it imports for them. Nothing where a class has one, or there is none."""
-    tops = [s for s in unit.names.module.body if isinstance(s, (cst.ClassDef, cst.FunctionDef))] if unit else []
-    classes = (
-        [unit.classes[top] for top in tops if isinstance(top, cst.ClassDef) and top in unit.classes] if unit else []
-    )
-    if unit is None or not classes or any(klass.role is not None for klass in classes):
+    not what it imports for them; of a package that defines no class, those of the modules that it hands on. Nothing
+    where a class has a role, or there is none."""
+    if unit is None:
         return set()
-    return {*classes, *(unit.function(top) for top in tops if isinstance(top, cst.FunctionDef))}
+    own = [s for s in unit.names.module.body if isinstance(s, cst.ClassDef)]
+    imports = (node for node in unit.names.every(cst.ImportFrom) if isinstance(node, cst.ImportFrom))
+    handed = [home for node in imports if (home := unit_named(state, source_of(unit, node))) is not None]
+    homes = [unit] if own else dict.fromkeys((unit, *_with_stars(state, unit), *handed))
+    tops = [(home, s) for home in homes for s in home.names.module.body]
+    classes = [home.classes[s] for home, s in tops if isinstance(s, cst.ClassDef) and s in home.classes]
+    if not classes or any(klass.role is not None for klass in classes):
+        return set()
+    return {*classes, *(home.function(s) for home, s in tops if isinstance(s, cst.FunctionDef))}
 
 
 def made(thing: Thing) -> Thing | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, RawConfig
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.result import Result
 from torchlift.rewriter.source import decode
 
@@ -388,3 +389,49 @@ def test_an_assumption_reaches_functions_through_their_calls() -> None:
     assert _refused(Result((file,))) == []
     assert {role.scope for role in file.roles if "assumed" in role.because} == {"step", "<module>"}
     assert file.after.decode().count(".prepare(") == 1
+
+
+TRAINERS = """\
+import torch
+
+
+class {name}:
+    def __init__(self, net, sgd, rows):
+        self.net, self.sgd, self.rows = net, sgd, rows
+
+    def train(self):
+        for x in self.rows:
+            self.sgd.zero_grad()
+            self.net(x).square().mean().backward()
+            self.sgd.step()
+"""
+ASKS = """\
+import json
+import torch
+from torch.utils.data import DataLoader
+import trainers
+
+config = json.load(open("config.json"))
+net = torch.nn.Linear(4, 1)
+sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+made = getattr(trainers, config["trainer"])(net, sgd, DataLoader(torch.ones(8, 4), 4))
+made.train()
+"""
+
+
+@pytest.mark.parametrize(
+    "package", ["from .plain import *\nfrom .other import *\n", "from .plain import Plain\nfrom .other import Other\n"]
+)
+def test_what_a_package_hands_on_is_looked_up_in_it(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script trains by a class that the configuration names, of a package that defines none itself."""
+    files = {"__init__": package, "plain": TRAINERS.format(name="Plain"), "other": TRAINERS.format(name="Other")}
+    (tmp_path / "trainers").mkdir()
+    for name, text in files.items():
+        (tmp_path / "trainers" / f"{name}.py").write_text(text)
+    (tmp_path / "train.py").write_text(ASKS)
+    monkeypatch.chdir(tmp_path)
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+    changed = {file.source.path.name for file in survey.files if file.changed}
+    assert changed == {"train.py", "plain.py", "other.py"}
