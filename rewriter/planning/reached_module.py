@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.callees import outside_name
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.choosers import assigned, does_more
 from ..analysis.devices.constants import gpus_by_number
@@ -333,11 +333,18 @@ class ReachedModule:
         unit = self._unit
         yield from self._program.constants.numbered(unit)
         yield from self._numbers_given(gone)
+        kept = [n for u, n in self._program.devices if u is unit and n.binding not in self._way.replaced]
+        for name in kept:  # of code that the accelerator does not reach: a model's forward in a module of its own
+            code = name.binding.scope.node
+            if isinstance(code, cst.FunctionDef) and code not in self._way.reaches:
+                yield from (n for v in name.values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
         for placement in self._found.placements:
             call = placement.node
             if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):
                 continue
             aim = placement.target
+            if aim is None and method_name(call) == "cuda" and call.args:
+                aim = call.args[0].value
             if aim is not None and (is_number(self._program.state, unit, aim) or is_called_one(aim, of_several=True)):
                 yield aim
             for value in (arg.value for arg in call.args):

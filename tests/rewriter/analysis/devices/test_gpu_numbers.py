@@ -215,3 +215,51 @@ class Scaled(torch.nn.Module):
 """
     after, findings = trained_project(train=WEIGHED.format(built=""), scales=scaled)
     assert after["scales"] == scaled.replace(".to(place)", "") and findings == []
+
+
+INNER = """\
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = torch.nn.LSTM(4, 8, batch_first=True)
+            self.last = torch.nn.Linear(8, 1)
+
+        def forward(self, x):
+            {aims}
+            found, _ = self.rows(x, (first, first))
+            return self.last(found[:, -1])
+    """
+AIMS = {
+    "a variable": (
+        'if torch.cuda.is_available():\n    at = "cuda:0"\nelse:\n    at = "cpu"\n'
+        "first = torch.zeros(1, len(x), 8, device=at)",
+        'at = "cuda"',
+    ),
+    "a device": ('at = torch.device("cuda:0")\nfirst = torch.zeros(1, len(x), 8).to(at)', 'torch.device("cuda")'),
+    "a number": ("first = torch.zeros(1, len(x), 8).cuda(0)", '.cuda("cuda")'),
+}
+
+
+@pytest.mark.parametrize(("aims", "becomes"), AIMS.values(), ids=AIMS)
+def test_a_forward_in_a_module_of_its_own_names_the_gpu_of_the_process(
+    aims: str, becomes: str, trained_project: Project
+) -> None:
+    """The accelerator is not there, and on the second GPU its states were on the first."""
+    train = """\
+        import torch
+        from net import Net
+        from torch.utils.data import DataLoader
+
+        device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        model = Net().to(device)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for x in DataLoader(torch.ones(8, 3, 4), 4):
+            optimizer.zero_grad()
+            model(x.to(device)).square().mean().backward()
+            optimizer.step()
+        """
+    inner = dedent(INNER).format(aims=aims.replace("\n", "\n        "))
+    after, findings = trained_project(train=dedent(train), net=inner)
+    assert not findings and becomes in after["net"]
