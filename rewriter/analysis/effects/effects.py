@@ -191,10 +191,24 @@ class _Search:
         known = [t for t in things if not isinstance(t, Unknown) and not (isinstance(t, Origin) and t.role in SHARES)]
         return not known and not self.reach.called(call)
 
+    def _renames(self, call: cst.Call) -> bool:
+        """``temporary.replace(path)``, of what the function has written: a text has that method as well."""
+        if method_name(call) not in ("replace", "rename") or len(call.args) != 1:
+            return False
+        path = call.func.value if isinstance(call.func, cst.Attribute) else None
+        if not isinstance(path, cst.Name):
+            return False
+        names, function = self.unit.names, self.unit.names.function(call)
+        before = (c for c in names.calls if names.function(c) is function and names.order(c) < names.order(call))
+        given = (c for c in before if c in self.state.calls and any(arg.value.deep_equals(path) for arg in c.args))
+        return any(writes(outside_name(self.state.calls[other])) or self._opens(other) for other in given)
+
     def _writes(self, call: cst.Call, name: str) -> bool:
         """Whether a call changes something outside the process, which once is enough for."""
         if name in ("os.makedirs", "os.mkdir") or method_name(call) == "mkdir":
             return self.handles.must_be_new(call)
+        if self._renames(call):
+            return True
         if method_name(call) in text_methods() and not writes_by_method(call):
             return False
         if (writes(name) and name != "torch.save") or self._on_console(call, name):  # a rule of its own saves states
