@@ -101,9 +101,9 @@ def test_a_function_that_only_the_main_process_calls_is_guarded(calls: str, guar
 @pytest.mark.parametrize("moved", ["partial.replace(path)", "partial.rename(path)"])
 def test_what_was_written_under_another_name_is_renamed_once(moved: str, trained: Trained) -> None:
     """The second process did not find it any more; what kind of path a parameter is need not be known."""
-    top = f'def keep(state, path):\n    partial = path.with_suffix(".part")\n    torch.save(state, partial)\n    {moved}\n'
-    text, _ = trained(top=top, end="keep(model.state_dict(), target)")
-    assert f"main_process:\n        torch.save(state, partial)\n        {moved}\n" in text
+    lines = ["def keep(state, path):", 'partial = path.with_suffix(".part")', "torch.save(state, partial)", moved]
+    text, _ = trained(top="\n    ".join(lines), end="keep(model.state_dict(), target)")
+    assert f"    if accelerator.is_main_process:\n        {moved}\n" in text
 
 
 def test_a_text_is_no_file(trained: Trained) -> None:
