@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,9 @@ _MIGRATED = re.compile(rb"^\s*(from|import)\s+(torchlift|accelerate)\b", re.MULT
 _FEW = 20
 """Up to this many files on the command line, each one counts as a script that somebody starts."""
 
+_NAMED = 3
+"""So many files are named in the counts."""
+
 
 class Survey:
     """The results for the files of one command."""
@@ -37,6 +42,8 @@ class Survey:
         """How many files are migrated already."""
         self.unchanged = 0
         """How many other files train in a way that needs no change."""
+        self.unstarted: dict[Path, None] = {}
+        """Files that train, of scripts that are not seen to start that."""
         self.audited = 0
         """How many distributed programs were audited."""
         self.options: dict[str, str] = {}
@@ -45,9 +52,14 @@ class Survey:
 
     def __str__(self) -> str:
         """The counts, as a phrase."""
-        untouched = self.checked - self.done - self.unchanged - len(self.files) - len(self.refused)
+        known = self.done + self.unchanged + len(self.unstarted) + len(self.files) + len(self.refused)
+        untouched = self.checked - known
         facts = [f"{self.done} migrated already"] if self.done else []
         facts += [f"{self.unchanged} that need{'s' if self.unchanged == 1 else ''} no change"] if self.unchanged else []
+        if self.unstarted:
+            named = ", ".join(os.path.relpath(path) for path in islice(self.unstarted, _NAMED))
+            named += " and others" if len(self.unstarted) > _NAMED else ""
+            facts += [f"{len(self.unstarted)} with training that nothing here is seen to start ({named})"]
         facts += [f"{untouched} without training by torch"] if untouched else []
         return f"{self.checked} file{'' if self.checked == 1 else 's'} checked, {', '.join(facts) or 'none left'}"
 
@@ -290,7 +302,12 @@ class Surveyor:
         """Count the files of programs that need no change: those that are migrated already, and the others that
         train."""
         told = {file.source.path for file in self.survey.files}
-        silent = [program for program, result in resting if not any(file.diagnoses for file in result.files)]
+        loud = [program for program, result in resting if any(file.diagnoses for file in result.files)]
+        silent = [program for program, _ in resting if program not in loud]
+        shown = {absolute(path) for path in told}
+        for path in (path for program in loud for path in program.paths if self._works(path)):
+            if absolute(path) not in shown:
+                self.survey.unstarted[absolute(path)] = None
         files = {f: p for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
         for program in (program for path, program in files.items() if path not in told):
             if any(_MIGRATED.search(file.data) for file in program.files):

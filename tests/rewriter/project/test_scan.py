@@ -901,3 +901,13 @@ def test_a_module_that_trains_and_cannot_be_read_is_no_reason_for_nothing_to_do(
     survey = look({"train.py": "from fitting import fit\nfit(None, [])\n", "fitting.py": NEWER}, named)
     (error,) = [error for error in survey.refused if error.path.name == "fitting.py"]
     assert error.line == 8 and "run migrate with that Python" in error.remedy
+
+
+def test_a_training_that_a_script_is_not_seen_to_start_is_counted_by_name(look: Look) -> None:
+    """A class that only the run finds: it was said that no file trains."""
+    train = "import warnings\nimport fitting\n\nwarnings.filterwarnings('ignore')\nmake(fitting).fit(None, [])\n"
+    fitting = "import torch\n\n\ndef fit(net, rows):\n    for x in rows:\n        net(x).mean().backward()\n"
+    survey = look({"train.py": train, "fitting.py": fitting})
+    assert str(survey) == (
+        "2 files checked, 1 with training that nothing here is seen to start (fitting.py), 1 without training by torch"
+    )
