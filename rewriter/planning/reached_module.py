@@ -336,7 +336,8 @@ class ReachedModule:
         kept = [n for u, n in self._program.devices if u is unit and n.binding not in self._way.replaced]
         for name in kept:  # of code that the accelerator does not reach: a model's forward in a module of its own
             code = name.binding.scope.node
-            if isinstance(code, cst.FunctionDef) and code not in self._way.reaches:
+            used = [read for read in name.binding.reads if not any(unit.names.enclosing(read, cst.Return))]
+            if isinstance(code, cst.FunctionDef) and code not in self._way.reaches and used:
                 yield from (n for v in name.values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
         for placement in self._found.placements:
             call = placement.node
