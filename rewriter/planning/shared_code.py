@@ -63,12 +63,13 @@ def _had_elsewhere(reach: Reach, used: Sequence[FunctionNode]) -> set[Klass]:
         given = {thing for thing in record.callees if isinstance(thing, Klass)}
         made.setdefault(record.unit.names.function(record.node), set()).update(given)
     found.update(*(made.get(unit.names.module, set()) for unit in reach.units[1:]))
+    around = {function: _class_of(reach.unit(function), function) for function in used}
+    derived = {klass: derived_from(reach, klass) for klass in set(around.values()) if klass is not None}
     while True:
         running = {
             code
-            for function in used
-            if (klass := _class_of(reach.unit(function), function)) is None
-            or not found.isdisjoint(derived_from(reach, klass))
+            for function, klass in around.items()
+            if klass is None or not found.isdisjoint(derived[klass])
             for code in reach.below(function)
         }
         more = {klass for code in running for klass in made.get(code, ())} - found

@@ -74,34 +74,24 @@ def averages(
         if loop in done:
             continue
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            found.extend(_Loop(state, unit, reach, training, path, loop, split=split).answers())
+            found.extend(_Loop(EpochStep(state, unit, reach, training, loop, split=split), path).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
-            found.extend(_Loop(state, unit, reach, training, path, loop).collected())
+            found.extend(_Loop(EpochStep(state, unit, reach, training, loop), path).collected())
     return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
 
 
 class _Loop:
     """One training loop."""
 
-    def __init__(
-        self,
-        state: State,
-        unit: Unit,
-        reach: Reach,
-        training: Training,
-        path: GradientPath,
-        loop: cst.For | cst.While | cst.CompFor,
-        *,
-        split: bool = False,
-    ) -> None:
-        self.state, self.unit, self.reach, self.training, self.loop = state, unit, reach, training, loop
-        self.path = path
-        self.step = EpochStep(state, unit, reach, training, loop, split=split)
-        self.inside, self.by_hand, self.losses = self.step.inside, self.step.by_hand, self.step.losses
-        self.layouts, self.statements = self.step.layouts, self.step.statements
-        self.numbers = Numbers(self.step)
-        self.gathers = Gathers(self.step, path)
-        self.totals = Totals(state, unit, reach, loop)
+    def __init__(self, step: EpochStep, path: GradientPath) -> None:
+        self.step = step
+        self.state, self.unit, self.reach = step.state, step.unit, step.reach
+        self.training, self.loop = step.training, step.loop
+        self.inside, self.by_hand, self.losses = step.inside, step.by_hand, step.losses
+        self.layouts, self.statements = step.layouts, step.statements
+        self.numbers = Numbers(step)
+        self.gathers = Gathers(step, path)
+        self.totals = Totals(step.state, step.unit, step.reach, step.loop)
 
     def collected(self) -> Iterator[Answer]:
         """The losses of ``[step(batch) for batch in loader]``."""
