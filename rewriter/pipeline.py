@@ -15,6 +15,7 @@ import libcst as cst
 from .analysis.dataflow.solver import TooComplex
 from .analysis.diagnostics.nature import nature
 from .config import Config
+from .deep_stack import deep_stack
 from .editing import imports
 from .editing.accelerator_name import imported, spell
 from .editing.apply import apply
@@ -49,6 +50,7 @@ def migrate(
     return plan(sources, catalogue, config, layout, each).result()
 
 
+@deep_stack
 def plan(
     sources: Sequence[Source],
     catalogue: Sequence[Entry],
@@ -109,6 +111,7 @@ class Plan(NamedTuple):
     whole: bool = False
     """All rules were enabled, so the emitted program must be complete."""
 
+    @deep_stack
     def result(self, declined: Collection[str] = ()) -> Result:
         """Apply the edits, without the groups that the user declined."""
         try:
@@ -195,6 +198,7 @@ def parse(source: Source) -> Tree | None:
     return None
 
 
+@deep_stack
 def module_of(source: Source) -> tuple[cst.Module, str]:
     """The tree of a source, and its text without whitespace after the last line."""
     return _read(source)[:2]
