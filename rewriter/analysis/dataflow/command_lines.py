@@ -2,7 +2,7 @@
 Functions that a library starts, as the command line says: nothing in the script calls them.
 
 ``@click.command()``, ``@group.command()``, ``@app.command`` of Typer, ``@experiment.automain`` of Sacred hand it one
-function; ``fire.Fire()`` hands it all of the file.
+function; ``fire.Fire()`` hands it all of the file, and ``globals()[sys.argv[1]]()`` does so without a library.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.torch_api import questions
+from ..syntax.nodes import parameters, positional
 from .call_binding import Evaluate, EvaluatedCall
+from .registries import UNNAMED
 from .solver import Thing
 from .values import External, Function, State, Unit, Unknown
 
@@ -39,13 +41,33 @@ def started(state: State, unit: Unit, node: cst.FunctionDef, decorator: cst.Base
 
 
 def offered(call: EvaluatedCall, qualified: str) -> None:
-    """Note what a call without an argument offers: the functions of its file."""
-    if (call.args and call.args[0][0].keyword is None) or not questions.offers_module(qualified):
+    """Note what a call offers: the functions of its file that take what it gives."""
+    chosen = qualified == f"{call.unit.name}.{UNNAMED}" and _is_all(call)
+    if not chosen and ((call.args and call.args[0][0].keyword is None) or not questions.offers_module(qualified)):
         return
     for function in call.unit.names.functions:
         if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):
-            call.state.escaped.add(function)
-            call.state.commands.add(function)
+            if not chosen or _takes(function, call.node):
+                call.state.escaped.add(function)
+                call.state.commands.add(function)
+
+
+def _is_all(call: EvaluatedCall) -> bool:
+    """Whether a call is a statement of the file itself, or of its main guard: nothing is made that is kept."""
+    names = call.unit.names
+    return isinstance(names.parents.get(call.node), cst.Expr) and isinstance(names.function(call.node), cst.Module)
+
+
+def _takes(function: cst.FunctionDef, call: cst.Call) -> bool:
+    """Whether a function can be called with the arguments of a call."""
+    if any(arg.star for arg in call.args) or isinstance(function.params.star_arg, cst.Param):
+        return True
+    places = positional(function)
+    plain = [arg for arg in call.args if arg.keyword is None]
+    given = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+    known = {param.name.value for param in parameters(function)}
+    wanting = [p for p in places[len(plain) :] if p.default is None and p.name.value not in given]
+    return len(plain) <= len(places) and not wanting and (given <= known or function.params.star_kwarg is not None)
 
 
 def option(call: cst.Call) -> str | None:
