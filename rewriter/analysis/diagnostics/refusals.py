@@ -12,7 +12,7 @@ from ...facts.torch_api import questions
 from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import built_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
@@ -42,7 +42,7 @@ def refusals(
         yield from by_hand
         return
     for unit in reach.units:
-        framework = next(_framework(unit), None)
+        framework = next(_framework(state, unit), None)
         if framework is not None:
             yield unit, framework
             return
@@ -282,7 +282,7 @@ def _is_call(node: cst.CSTNode) -> TypeGuard[cst.Call]:
     return isinstance(node, cst.Call)
 
 
-def _framework(unit: Unit) -> Iterator[Finding]:
+def _framework(state: State, unit: Unit) -> Iterator[Finding]:
     for node in _imports(unit):
         for name in _modules(node):
             framework = questions.framework(name)
@@ -292,11 +292,13 @@ def _framework(unit: Unit) -> Iterator[Finding]:
                     f"distribute it with {framework}'s own settings",
                 )  # fmt: skip
     for call in unit.names.calls:
-        if method_name(call) == "Trainer" and "transformers" in {m for n in _imports(unit) for m in _modules(n)}:
+        record = state.calls.get(call)
+        title = next(filter(None, map(questions.trainer, built_names(record))), "") if record is not None else ""
+        if title:
             yield _blocked(
                 "framework-owns-loop",
                 call,
-                "the Trainer of transformers runs the training loop of this script",
+                f"{title} runs the training loop of this script",
                 "launch it with torchrun: the Trainer is already distributed",
             )
 

@@ -200,6 +200,12 @@ def framework(module: str) -> str:
     return found.title if found is not None else ""
 
 
+def trainer(name: str) -> str:
+    """The title of a class whose objects run the training loop, in a package that otherwise leaves it to the script."""
+    found = transfer(name, processes.Framework)
+    return found.title if found is not None else ""
+
+
 def leaves_the_loop(name: str) -> bool:
     """Whether a function of such a package leaves the loop to the script."""
     return transfer(name, processes.FrameworkPart) is not None
