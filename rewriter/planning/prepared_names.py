@@ -26,21 +26,46 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     """The code that prepares a thing, and the name that it has there: the code that builds the optimizer, where the
     thing is at hand there and used nowhere else; else the code in which it lives."""
     if origin.role is not Role.OPTIMIZER:
-        for optimizer in training.optimizers:
-            code = _holder(state, reach, optimizer, training)
-            if code is not None and _used_below(reach, training, code, origin):
-                held = held_in(state, reach, training, code, origin)
-                if held is not None:
-                    return _of_object(state, reach, code, held) or (code, held)
-    code, held = None, None
+        trained = (_held_beside_optimizer(state, reach, training, o, origin) for o in training.optimizers)
+        beside = [found for found in trained if found is not None]
+        if beside:
+            made, name = next((one for one in beside if _is_given_there(state, reach, *one)), beside[0])
+            return _of_object(state, reach, made, name) or (made, name)
+    code: Code | None = None
+    held: Held | None = None
     for around in _holders(state, reach, origin, training):
         found = held_in(state, reach, training, around, origin)
         if found is not None or code is None or origin.role is Role.LOADER:
-            code, held = (
-                around,
-                found,
-            )  # further out it may be known in a container alone: ``{"net": (net, optimizer)}``
+            # further out it may be known in a container alone: ``{"net": (net, optimizer)}``
+            code, held = around, found
     return _of_object(state, reach, code, held) or (code, held)
+
+
+def _held_beside_optimizer(
+    state: State, reach: Reach, training: Training, optimizer: Origin, origin: Origin
+) -> tuple[Code, Held] | None:
+    """The code that builds an optimizer, and the name that a thing has there, if it is used nowhere else."""
+    code = _holder(state, reach, optimizer, training)
+    if code is None or not _used_below(reach, training, code, origin):
+        return None
+    held = held_in(state, reach, training, code, origin)
+    return (code, held) if held is not None else None
+
+
+def _is_given_there(state: State, reach: Reach, code: Code, held: Held) -> bool:
+    """
+    Whether some code gives a variable the thing, and does not only find it there.
+
+    A class that builds the model of its base class anew has both models in one attribute: each is prepared where it is
+    built, with the optimizer that is built beside it.
+    """
+    unit = reach.unit(code)
+    for definition in held.definitions:
+        assign = next(unit.names.enclosing(definition, cst.Assign, cst.AnnAssign), None)
+        value = assign.value if isinstance(assign, (cst.Assign, cst.AnnAssign)) else None
+        if value is None or _holds(state, value, held.origin):
+            return True
+    return False
 
 
 def _of_object(state: State, reach: Reach, code: Code | None, held: Held | None) -> tuple[Code, Held] | None:
@@ -82,6 +107,13 @@ def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) ->
 
 def _is_given(state: State, call: cst.Call, origin: Origin) -> bool:
     return any((slot := state.values.get(arg.value)) is not None and origin in slot.things for arg in call.args)
+
+
+def _holds(state: State, value: cst.BaseExpression, origin: Origin) -> bool:
+    """Whether a value, or a part of it, is a thing."""
+    return any(
+        (slot := state.values.get(n)) is not None and origin in slot.things for n in (value, *descendants(value))
+    )
 
 
 def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
