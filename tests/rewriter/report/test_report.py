@@ -182,6 +182,7 @@ def test_the_summary_says_once_what_is_said_of_several_places(tmp_path: Path, mo
     assert "(also a.py:2, a.py:3, a.py:4, a.py:5, a.py:6, a.py:7 and 3 other places)" in summary(Result((many,), 1), [])
 
 
+@pytest.mark.hazard("U37")
 def test_the_summary_says_when_no_action_is_needed() -> None:
     assert "\nNo action needed\n" in summary(Result((_file(),), 1), [])
 
