@@ -9,7 +9,7 @@ the processes decide together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -123,7 +123,7 @@ def _branching(unit: Unit, node: cst.If | cst.While, joint: Joint) -> Decision |
     """What a condition decides that all processes must do alike; None where they may part."""
     branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
     runs = any(joint.runs(branch, unit) is not None for branch in branches)
-    if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, joint):
+    if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
         return Decision(node.test, node, "whether this step continues depends on", ": the processes would hang")
     if any(_saves(joint, unit, branch) for branch in branches):
         then = ": the main process decides"
@@ -233,9 +233,8 @@ def _saves(joint: Joint, unit: Unit, branch: cst.CSTNode) -> bool:
     return any(outside_name(joint.state.calls[call]) == "torch.save" for call in calls)
 
 
-def _leaves(unit: Unit, node: cst.If | cst.While, joint: Joint) -> bool:
-    """Whether a branch leaves a loop, a function or the program while all processes work together."""
-    branches = [node.body, node.orelse] if node.orelse is not None else [node.body]
+def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint: Joint) -> bool:
+    """Whether a branch of a statement leaves a loop, a function or the program while all processes work together."""
     words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
     if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
         loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]

@@ -8,7 +8,7 @@ an object of the program's own classes as a whole: two meters of one class are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,12 +24,13 @@ from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, CallRecord, External, Function, Instance, Mapping, State, Unit, origins
 from ..syntax.definitions import unshadowed
-from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
+from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.draws import drawn
 from ..training.step_counts import bars
 from ..training.training import Training
+from .presence import DivergenceSource, Key, Part, Presence, Presences, Variable, asked_for_none
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
 """Attributes of a shard that are equal on all processes."""
@@ -44,38 +45,13 @@ _HANDED_ON = (
 _STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
 
 
-@dataclass(frozen=True)
-class DivergenceSource:
-    """A place at which something that is one process's own comes in."""
-
-    node: cst.CSTNode
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable as one read of it sees it: of its definitions those that can reach that place."""
-
-    binding: Binding
-    definitions: tuple[cst.CSTNode, ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the values that a call gives: ``loss`` of ``loss, accuracy = evaluate(model)``."""
-
-    call: cst.Call
-    place: int
-
-
-Key = Hashable
-"""A variable, an object of the program, or an attribute of the objects of a class."""
-
-
 @dataclass(eq=False)
 class _Summary:
     """On what the result of a function hangs."""
 
     parameters: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    """The parameters of which it only matters whether they are None."""
     keys: set[Key] = field(default_factory=set)
 
 
@@ -117,11 +93,12 @@ class Equality:
             if _joins(record):
                 self._joined_already(record)
         self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
-        self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
+        self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         self._found_behind: dict[Key, list[Key]] = {}
         self._changing: dict[FunctionNode, bool] = {}
         """Whether methods change their objects."""
+        self._presences = Presences(state, reach, self._keys, self._is_given, self._is_drawn)
         for unit in reach.units:
             self._index(unit)
 
@@ -349,6 +326,11 @@ class Equality:
 
     def _behind(self, key: Key) -> Iterator[Key]:
         """What a variable, an object or an attribute was made from."""
+        if isinstance(key, Presence):
+            yield from self._presences.behind(key)
+            if any(isinstance(d, cst.Param) for d in key.definitions):
+                yield from self._handed(key.binding, self._presences.of)
+            return
         seen = key.definitions if isinstance(key, Variable) else ()
         for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
             if definition is not None and definition not in seen:
@@ -363,16 +345,16 @@ class Equality:
             else:
                 yield from self._keys(unit, value)
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
-            yield from self._handed(key.binding)
+            yield from self._handed(key.binding, self._keys)
 
-    def _handed(self, param: Binding) -> Iterator[Key]:
+    def _handed(self, param: Binding, keys: Callable[[Unit, cst.CSTNode], Iterator[Key]]) -> Iterator[Key]:
         """What the callers of a function hand to one of its parameters."""
         function = param.scope.node
         for site in self.reach.sites(function):
             if isinstance(function, (cst.FunctionDef, cst.Lambda)):
                 unit = self.state.calls[site].unit
                 for value in _arguments(site, function, param.name):
-                    yield from self._keys(unit, value)
+                    yield from keys(unit, value)
 
     def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What the conditions depend on under which a value is set or returned."""
@@ -382,7 +364,10 @@ class Equality:
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What an expression depends on."""
-        if node in self._whole or _asks_for_none(node) or self._asks_for_key(node):
+        if node in self._whole or self._asks_for_key(node):
+            return
+        if (asked := asked_for_none(node)) is not None:
+            yield from self._presences.of(unit, asked)
             return
         if node in self._cut:
             yield DivergenceSource(node)
@@ -476,6 +461,10 @@ class Equality:
         for part in (node.func, *node.args):
             yield from self._keys(unit, part)
 
+    def _is_drawn(self, node: cst.CSTNode) -> bool:
+        """Whether a loop, or a call, takes a batch from a prepared loader."""
+        return node in self.shared or (isinstance(node, cst.Call) and self._drawn(node))
+
     def _drawn(self, node: cst.Call) -> bool:
         batches = origins(self.state.values.get(node), Role.BATCH)
         prepared: set[Origin] = {o for loop in self.shared for o in self.reach.loaders(loop)}
@@ -490,19 +479,29 @@ class Equality:
             return False
         return not self.shared.isdisjoint(self.reach.batch_loops(record.node, record.unit))
 
-    def _result(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
-        """What one call of a function of the program gives, by its arguments."""
-        summary = self._summary(function, place)
+    def _result(
+        self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None, *, asked: bool = False
+    ) -> Iterator[Key]:
+        """What one call of a function of the program gives, by its arguments; or whether it gives something."""
+        summary = self._summary(function, place, asked)
         yield from summary.keys
         for name in summary.parameters:
             for value in _arguments(call, function, name):
                 yield from self._keys(unit, value)
+        for name in summary.asked:
+            for value in _arguments(call, function, name):
+                yield from self._presences.of(unit, value)
 
-    def _summary(self, function: FunctionNode, place: int | None) -> _Summary:
-        """On which of its parameters, and on what else, a function's result hangs, or one of its results."""
-        if (function, place) in self._summaries:
-            return self._summaries[function, place]
-        summary = self._summaries[function, place] = _Summary()
+    def _is_given(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
+        """What decides, by its arguments, whether one call of a function of the program gives a value, or None."""
+        yield from self._result(unit, call, function, place, asked=True)
+
+    def _summary(self, function: FunctionNode, place: int | None, asked: bool = False) -> _Summary:
+        """On which of its parameters, and on what else, a function's result hangs, or one of its results; or, if that
+        is ``asked``, whether it is None."""
+        if (function, place, asked) in self._summaries:
+            return self._summaries[function, place, asked]
+        summary = self._summaries[function, place, asked] = _Summary()
         unit = self.reach.unit(function)
         own = unit.names.scopes[function]
         given = (r.value for r in unit.names.returns.get(function, ()))
@@ -514,6 +513,8 @@ class Equality:
             returns = [function.body]
         seen: set[Key] = set()
         pending = [*under, *(key for value in returns for key in self._keys(unit, value))]
+        if asked:
+            pending = list(self._presences.given(function, returns))
         while pending:
             key = pending.pop()
             if key in seen:
@@ -522,9 +523,9 @@ class Equality:
             if not isinstance(key, Variable) or key.binding.scope.function is not own:
                 summary.keys.add(key)
             elif any(isinstance(d, cst.Param) for d in key.definitions):
-                summary.parameters.add(key.binding.name)
+                (summary.asked if isinstance(key, Presence) else summary.parameters).add(key.binding.name)
                 rest = tuple(d for d in key.definitions if not isinstance(d, cst.Param))
-                pending.extend(self._behind(Variable(key.binding, rest)))
+                pending.extend(self._behind(type(key)(key.binding, rest)))
             else:
                 pending.extend(self._behind(key))
         return summary
@@ -582,14 +583,6 @@ def _counts_dimensions(call: cst.Call) -> bool:
     if isinstance(of, cst.Call) and not of.args:
         return method_name(of) == "size"
     return isinstance(of, cst.Attribute) and of.attr.value == "shape"
-
-
-def _asks_for_none(node: cst.CSTNode) -> bool:
-    """``targets is None``: whether there is a value is the same on all processes, whatever it is."""
-    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
-        return False
-    asked = node.comparisons[0]
-    return isinstance(asked.operator, (cst.Is, cst.IsNot)) and is_none(asked.comparator)
 
 
 def _sets_itself(reach: Reach, method: cst.FunctionDef) -> bool:

@@ -364,6 +364,12 @@ def makes_text(name: str) -> bool:
     return transfer(name, outside.TextOf) is not None
 
 
+def may_find_nothing(name: str) -> bool:
+    """Whether a call gives None where it finds nothing, and a value otherwise."""
+    found = transfer(name, outside.TextOf)
+    return found is not None and found.finds
+
+
 def draws_alike(name: str) -> bool:
     """Whether a call draws from a generator that is kept equal on all processes: Python's or NumPy's."""
     found = transfer(name, tensors.Random)
@@ -580,6 +586,12 @@ def locks(name: str) -> bool:
 def ends_process(name: str) -> bool:
     """Whether a call ends the process."""
     return transfer(name, outside.Exit) is not None
+
+
+def raised_alike(name: str) -> bool:
+    """Whether all processes meet an exception at the same place, or none of them."""
+    found = transfer(name, outside.Raised)
+    return found is not None and found.alike
 
 
 def starts_commands(name: str) -> bool:
