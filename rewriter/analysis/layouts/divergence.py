@@ -30,6 +30,7 @@ from ..syntax.walk import children, descendants
 from ..training.draws import drawn
 from ..training.step_counts import bars
 from ..training.training import Training
+from .lengths import SHRINKING, Length, changed_by, is_list
 from .presence import DivergenceSource, Key, Part, Presence, Presences, Variable, asked_for_none
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
@@ -65,6 +66,7 @@ class Equality:
         cut: expressions that give the rows of one process, of a batch that no loader yields.
         early: whether a node reads a loader before that is prepared: what it reads is no shard.
         branches: what is set or returned under a condition depends on that condition, too: ``bad += 1``.
+        clock: what each process reads for itself, by the clock or of its device, is its own as well.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class Equality:
         *,
         early: Callable[[cst.CSTNode, Origin], bool] = lambda node, loader: False,
         branches: bool = False,
+        clock: bool = False,
     ) -> None:
+        self._clock = clock
         self.state, self.reach, self.training = state, reach, training
         self.shared = set(shared)
         self._cut = set(cut)
@@ -93,6 +97,8 @@ class Equality:
             if _joins(record):
                 self._joined_already(record)
         self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
+        self._shrunk: dict[Key, list[tuple[Unit, cst.Call]]] = {}
+        """What takes elements out of a list."""
         self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         self._found_behind: dict[Key, list[Key]] = {}
@@ -109,9 +115,18 @@ class Equality:
             self.state, self.reach, self.training, loops, gathers, self._cut, early=self._early, branches=True
         )
 
+    @cached_property
+    def timed(self) -> Equality:
+        """What is equal where each process asks for the time, or for the memory of its device, by itself."""
+        state, reach, training = self.state, self.reach, self.training
+        return Equality(state, reach, training, self.shared, self._gathers, self._cut, early=self._early, clock=True)
+
     def is_local(self, unit: Unit, node: cst.CSTNode) -> bool:
-        """Whether an expression may differ from process to process."""
-        return any(self._comes_from_share(key) for key in self._keys(unit, node))
+        """Whether an expression may differ from process to process; of a condition, whether it is met."""
+        around = unit.names.parents.get(node)
+        tested = isinstance(around, (cst.If, cst.While)) and around.test is node
+        keys = self._truth(unit, node) if tested else self._keys(unit, node)
+        return any(self._comes_from_share(key) for key in keys)
 
     def local_names(self, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
         """The names in an expression that hold something of one process's own."""
@@ -241,6 +256,10 @@ class Equality:
     def _called_on(self, unit: Unit, call: cst.Call) -> None:
         """What a method is given stays in its object: in a list, a meter. So does what the object is called with."""
         func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in SHRINKING:
+            target = self._target(unit, func.value)
+            if target is not None:
+                self._shrunk.setdefault(target, []).append((unit, call))
         if not call.args or call not in self.state.calls:
             return
         if not isinstance(func, cst.Attribute) or any(f.name.value == "__call__" for f in self._methods(call)):
@@ -331,6 +350,9 @@ class Equality:
             if any(isinstance(d, cst.Param) for d in key.definitions):
                 yield from self._handed(key.binding, self._presences.of)
             return
+        if isinstance(key, Length):
+            yield from self._lengthened(key.held)
+            return
         seen = key.definitions if isinstance(key, Variable) else ()
         for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
             if definition is not None and definition not in seen:
@@ -347,6 +369,37 @@ class Equality:
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
             yield from self._handed(key.binding, self._keys)
 
+    def _lengthened(self, held: Key) -> Iterator[Key]:
+        """What the number of elements of a list depends on."""
+        seen, place = (held.definitions, held.binding) if isinstance(held, Variable) else ((), held)
+        for unit, value, definition in self._writes.get(place, ()):
+            if definition is None or definition in seen:
+                yield from changed_by(unit, value, self._keys, self._under, self._measured)
+        for unit, call in self._shrunk.get(place, ()):
+            yield from self._under(unit, call)
+        if isinstance(held, Variable) and any(isinstance(d, cst.Param) for d in seen):
+            yield from self._handed(held.binding, self._measured)
+
+    def _measured(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        """What it depends on how many elements a value has."""
+        if not is_list(self.state, node):
+            yield from self._keys(unit, node)
+        elif isinstance(node, cst.Attribute):
+            yield Length(self._field(unit, node))
+        elif isinstance(node, cst.Name) and (binding := unit.names.binding(node)) is not None:
+            yield Length(Variable(binding, unshadowed(unit.names, binding, node)))
+
+    def _truth(self, unit: Unit, test: cst.CSTNode) -> Iterator[Key]:
+        """What it depends on whether a condition is met: a list by itself is, if it has elements."""
+        if isinstance(test, cst.BooleanOperation):
+            yield from (*self._truth(unit, test.left), *self._truth(unit, test.right))
+        elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            yield from self._truth(unit, test.expression)
+        elif isinstance(test, (cst.Name, cst.Attribute)):
+            yield from self._measured(unit, test)
+        else:
+            yield from self._keys(unit, test)
+
     def _handed(self, param: Binding, keys: Callable[[Unit, cst.CSTNode], Iterator[Key]]) -> Iterator[Key]:
         """What the callers of a function hand to one of its parameters."""
         function = param.scope.node
@@ -358,9 +411,12 @@ class Equality:
 
     def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What the conditions depend on under which a value is set or returned."""
-        for around in unit.names.enclosing(node, cst.If) if self._branches else ():
+        yield from self._under(unit, node) if self._branches else ()
+
+    def _under(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        for around in unit.names.enclosing(node, cst.If):
             if isinstance(around, cst.If):
-                yield from self._keys(unit, around.test)
+                yield from self._truth(unit, around.test)
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What an expression depends on."""
@@ -448,7 +504,13 @@ class Equality:
             return
         if _counts_dimensions(node):
             return
+        if name == "len" and len(node.args) == 1 and is_list(self.state, node.args[0].value):
+            yield from self._measured(unit, node.args[0].value)
+            return
         if record is not None and ((iterator_drawn(record) and self._drawn(node)) or self._is_noise(record)):
+            yield DivergenceSource(node)
+            return
+        if self._clock and record is not None and questions.is_per_process(outside_name(record)):
             yield DivergenceSource(node)
             return
         called = self.reach.called(node)

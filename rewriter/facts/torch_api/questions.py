@@ -148,6 +148,12 @@ def iterates(last: str) -> bool:
     return found is not None and found.iterates
 
 
+def leaves_out(name: str) -> bool:
+    """Whether a call yields some of the elements that it iterates, chosen by what is in them."""
+    found = transfer(name, tensors.Passes)
+    return found is not None and found.leaves_out
+
+
 def host_builtin(name: str) -> bool:
     """Whether a builtin makes a Python value from a tensor, or passes a Python value on."""
     found = row(name)
