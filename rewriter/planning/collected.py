@@ -44,6 +44,7 @@ from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_numbers import batch_numbers
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
+from ..analysis.layouts.collated_rows import left_out
 from ..analysis.layouts.decisions import Joint, decisions
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epochs.averages import averages
@@ -278,6 +279,7 @@ class Collected:
         self.gathers.extend(found.values())
         self.findings.extend(a for a in answers if isinstance(a, Finding))
         self.findings.extend(swallowed_errors(self.unit, Joint(state, reach, training, equality)))
+        self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
         path = self.program.gradient_path
         self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared, self.gathers))
