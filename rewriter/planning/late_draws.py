@@ -11,7 +11,7 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import Klass, State, Unit
 from ..analysis.devices.after_prepare import AfterPrepare, NewLayers
 from ..analysis.devices.use_before_prepare import Stands
-from ..analysis.training.draws import plain_draws, split_draws, value_draws, weight_draws
+from ..analysis.training.draws import plain_draws, shuffled_loaders, split_draws, value_draws, weight_draws
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
@@ -35,6 +35,9 @@ def too_late(
     for draw in value_draws(state, reach) if not again else ():
         if draw in rows and after.site(draw) is not None:
             yield state.calls[draw].unit, _made(state.calls[draw].unit, draw)
+    for draw, loader in shuffled_loaders(state, reach) if not again else ():
+        if draw in rows and loader not in plan.prepared and after.site(draw) is not None:
+            yield state.calls[draw].unit, _ordered(state.calls[draw].unit, draw)
     yield from _of_layers(state, reach, models)
 
 
@@ -74,6 +77,19 @@ def _made(unit: Unit, draw: cst.Call) -> Finding:
         "would make different data, and each read a part of its own",
         "draw it before the model is prepared, or by a generator that is the same everywhere: "
         "torch.Generator().manual_seed(0)",
+        Severity.REVIEW,
+    )
+
+
+def _ordered(unit: Unit, loader: cst.Call) -> Finding:
+    text = " ".join(unit.names.module.code_for_node(loader).split())
+    return Finding(
+        "late-draw",
+        loader,
+        f"`{text}` is shuffled after prepare(...), from where on each process draws another order, and rows of the "
+        "data are chosen by it: ranks would choose different rows",
+        "choose them before the model is prepared, or give the loader a generator that is the same everywhere: "
+        "generator=torch.Generator().manual_seed(0)",
         Severity.REVIEW,
     )
 

@@ -51,7 +51,7 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         _with_default(call)
     elif qualified in _DICTS:
         _mapped(call)
-    elif qualified in _LISTS and not call.args:
+    elif qualified in _LISTS and all(arg.keyword is not None for arg, _ in call.args):  # deque(maxlen=8)
         state.solver.add(call.result, state.sequence(call.node))
         if qualified == "builtins.set":
             state.solver.add(call.result, state.trace(call.node, Trail.SET))

@@ -8,7 +8,7 @@ an object of the program's own classes as a whole: two meters of one class are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,12 +24,14 @@ from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, CallRecord, External, Function, Instance, Mapping, State, Unit, origins
 from ..syntax.definitions import unshadowed
-from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
+from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.draws import drawn
 from ..training.step_counts import bars
 from ..training.training import Training
+from .lengths import SHRINKING, Length, changed_by, is_list
+from .presence import DivergenceSource, Key, Part, Presence, Presences, Variable, asked_for_none
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
 """Attributes of a shard that are equal on all processes."""
@@ -44,38 +46,13 @@ _HANDED_ON = (
 _STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
 
 
-@dataclass(frozen=True)
-class DivergenceSource:
-    """A place at which something that is one process's own comes in."""
-
-    node: cst.CSTNode
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable as one read of it sees it: of its definitions those that can reach that place."""
-
-    binding: Binding
-    definitions: tuple[cst.CSTNode, ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the values that a call gives: ``loss`` of ``loss, accuracy = evaluate(model)``."""
-
-    call: cst.Call
-    place: int
-
-
-Key = Hashable
-"""A variable, an object of the program, or an attribute of the objects of a class."""
-
-
 @dataclass(eq=False)
 class _Summary:
     """On what the result of a function hangs."""
 
     parameters: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    """The parameters of which it only matters whether they are None."""
     keys: set[Key] = field(default_factory=set)
 
 
@@ -89,6 +66,7 @@ class Equality:
         cut: expressions that give the rows of one process, of a batch that no loader yields.
         early: whether a node reads a loader before that is prepared: what it reads is no shard.
         branches: what is set or returned under a condition depends on that condition, too: ``bad += 1``.
+        clock: what each process reads for itself, by the clock or of its device, is its own as well.
     """
 
     def __init__(
@@ -102,7 +80,9 @@ class Equality:
         *,
         early: Callable[[cst.CSTNode, Origin], bool] = lambda node, loader: False,
         branches: bool = False,
+        clock: bool = False,
     ) -> None:
+        self._clock = clock
         self.state, self.reach, self.training = state, reach, training
         self.shared = set(shared)
         self._cut = set(cut)
@@ -117,11 +97,14 @@ class Equality:
             if _joins(record):
                 self._joined_already(record)
         self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
-        self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
+        self._shrunk: dict[Key, list[tuple[Unit, cst.Call]]] = {}
+        """What takes elements out of a list."""
+        self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         self._found_behind: dict[Key, list[Key]] = {}
         self._changing: dict[FunctionNode, bool] = {}
         """Whether methods change their objects."""
+        self._presences = Presences(state, reach, self._keys, self._is_given, self._is_drawn)
         for unit in reach.units:
             self._index(unit)
 
@@ -132,9 +115,18 @@ class Equality:
             self.state, self.reach, self.training, loops, gathers, self._cut, early=self._early, branches=True
         )
 
+    @cached_property
+    def timed(self) -> Equality:
+        """What is equal where each process asks for the time, or for the memory of its device, by itself."""
+        state, reach, training = self.state, self.reach, self.training
+        return Equality(state, reach, training, self.shared, self._gathers, self._cut, early=self._early, clock=True)
+
     def is_local(self, unit: Unit, node: cst.CSTNode) -> bool:
-        """Whether an expression may differ from process to process."""
-        return any(self._comes_from_share(key) for key in self._keys(unit, node))
+        """Whether an expression may differ from process to process; of a condition, whether it is met."""
+        around = unit.names.parents.get(node)
+        tested = isinstance(around, (cst.If, cst.While)) and around.test is node
+        keys = self._truth(unit, node) if tested else self._keys(unit, node)
+        return any(self._comes_from_share(key) for key in keys)
 
     def local_names(self, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
         """The names in an expression that hold something of one process's own."""
@@ -264,6 +256,10 @@ class Equality:
     def _called_on(self, unit: Unit, call: cst.Call) -> None:
         """What a method is given stays in its object: in a list, a meter. So does what the object is called with."""
         func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in SHRINKING:
+            target = self._target(unit, func.value)
+            if target is not None:
+                self._shrunk.setdefault(target, []).append((unit, call))
         if not call.args or call not in self.state.calls:
             return
         if not isinstance(func, cst.Attribute) or any(f.name.value == "__call__" for f in self._methods(call)):
@@ -349,6 +345,14 @@ class Equality:
 
     def _behind(self, key: Key) -> Iterator[Key]:
         """What a variable, an object or an attribute was made from."""
+        if isinstance(key, Presence):
+            yield from self._presences.behind(key)
+            if any(isinstance(d, cst.Param) for d in key.definitions):
+                yield from self._handed(key.binding, self._presences.of)
+            return
+        if isinstance(key, Length):
+            yield from self._lengthened(key.held)
+            return
         seen = key.definitions if isinstance(key, Variable) else ()
         for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
             if definition is not None and definition not in seen:
@@ -363,26 +367,63 @@ class Equality:
             else:
                 yield from self._keys(unit, value)
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
-            yield from self._handed(key.binding)
+            yield from self._handed(key.binding, self._keys)
 
-    def _handed(self, param: Binding) -> Iterator[Key]:
+    def _lengthened(self, held: Key) -> Iterator[Key]:
+        """What the number of elements of a list depends on."""
+        seen, place = (held.definitions, held.binding) if isinstance(held, Variable) else ((), held)
+        for unit, value, definition in self._writes.get(place, ()):
+            if definition is None or definition in seen:
+                yield from changed_by(unit, value, self._keys, self._under, self._measured)
+        for unit, call in self._shrunk.get(place, ()):
+            yield from self._under(unit, call)
+        if isinstance(held, Variable) and any(isinstance(d, cst.Param) for d in seen):
+            yield from self._handed(held.binding, self._measured)
+
+    def _measured(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        """What it depends on how many elements a value has."""
+        if not is_list(self.state, node):
+            yield from self._keys(unit, node)
+        elif isinstance(node, cst.Attribute):
+            yield Length(self._field(unit, node))
+        elif isinstance(node, cst.Name) and (binding := unit.names.binding(node)) is not None:
+            yield Length(Variable(binding, unshadowed(unit.names, binding, node)))
+
+    def _truth(self, unit: Unit, test: cst.CSTNode) -> Iterator[Key]:
+        """What it depends on whether a condition is met: a list by itself is, if it has elements."""
+        if isinstance(test, cst.BooleanOperation):
+            yield from (*self._truth(unit, test.left), *self._truth(unit, test.right))
+        elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            yield from self._truth(unit, test.expression)
+        elif isinstance(test, (cst.Name, cst.Attribute)):
+            yield from self._measured(unit, test)
+        else:
+            yield from self._keys(unit, test)
+
+    def _handed(self, param: Binding, keys: Callable[[Unit, cst.CSTNode], Iterator[Key]]) -> Iterator[Key]:
         """What the callers of a function hand to one of its parameters."""
         function = param.scope.node
         for site in self.reach.sites(function):
             if isinstance(function, (cst.FunctionDef, cst.Lambda)):
                 unit = self.state.calls[site].unit
                 for value in _arguments(site, function, param.name):
-                    yield from self._keys(unit, value)
+                    yield from keys(unit, value)
 
     def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What the conditions depend on under which a value is set or returned."""
-        for around in unit.names.enclosing(node, cst.If) if self._branches else ():
+        yield from self._under(unit, node) if self._branches else ()
+
+    def _under(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        for around in unit.names.enclosing(node, cst.If):
             if isinstance(around, cst.If):
-                yield from self._keys(unit, around.test)
+                yield from self._truth(unit, around.test)
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What an expression depends on."""
-        if node in self._whole or _asks_for_none(node) or self._asks_for_key(node):
+        if node in self._whole or self._asks_for_key(node):
+            return
+        if (asked := asked_for_none(node)) is not None:
+            yield from self._presences.of(unit, asked)
             return
         if node in self._cut:
             yield DivergenceSource(node)
@@ -463,7 +504,13 @@ class Equality:
             return
         if _counts_dimensions(node):
             return
+        if name == "len" and len(node.args) == 1 and is_list(self.state, node.args[0].value):
+            yield from self._measured(unit, node.args[0].value)
+            return
         if record is not None and ((iterator_drawn(record) and self._drawn(node)) or self._is_noise(record)):
+            yield DivergenceSource(node)
+            return
+        if self._clock and record is not None and questions.is_per_process(outside_name(record)):
             yield DivergenceSource(node)
             return
         called = self.reach.called(node)
@@ -475,6 +522,10 @@ class Equality:
             return
         for part in (node.func, *node.args):
             yield from self._keys(unit, part)
+
+    def _is_drawn(self, node: cst.CSTNode) -> bool:
+        """Whether a loop, or a call, takes a batch from a prepared loader."""
+        return node in self.shared or (isinstance(node, cst.Call) and self._drawn(node))
 
     def _drawn(self, node: cst.Call) -> bool:
         batches = origins(self.state.values.get(node), Role.BATCH)
@@ -490,19 +541,29 @@ class Equality:
             return False
         return not self.shared.isdisjoint(self.reach.batch_loops(record.node, record.unit))
 
-    def _result(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
-        """What one call of a function of the program gives, by its arguments."""
-        summary = self._summary(function, place)
+    def _result(
+        self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None, *, asked: bool = False
+    ) -> Iterator[Key]:
+        """What one call of a function of the program gives, by its arguments; or whether it gives something."""
+        summary = self._summary(function, place, asked)
         yield from summary.keys
         for name in summary.parameters:
             for value in _arguments(call, function, name):
                 yield from self._keys(unit, value)
+        for name in summary.asked:
+            for value in _arguments(call, function, name):
+                yield from self._presences.of(unit, value)
 
-    def _summary(self, function: FunctionNode, place: int | None) -> _Summary:
-        """On which of its parameters, and on what else, a function's result hangs, or one of its results."""
-        if (function, place) in self._summaries:
-            return self._summaries[function, place]
-        summary = self._summaries[function, place] = _Summary()
+    def _is_given(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
+        """What decides, by its arguments, whether one call of a function of the program gives a value, or None."""
+        yield from self._result(unit, call, function, place, asked=True)
+
+    def _summary(self, function: FunctionNode, place: int | None, asked: bool = False) -> _Summary:
+        """On which of its parameters, and on what else, a function's result hangs, or one of its results; or, if that
+        is ``asked``, whether it is None."""
+        if (function, place, asked) in self._summaries:
+            return self._summaries[function, place, asked]
+        summary = self._summaries[function, place, asked] = _Summary()
         unit = self.reach.unit(function)
         own = unit.names.scopes[function]
         given = (r.value for r in unit.names.returns.get(function, ()))
@@ -514,6 +575,8 @@ class Equality:
             returns = [function.body]
         seen: set[Key] = set()
         pending = [*under, *(key for value in returns for key in self._keys(unit, value))]
+        if asked:
+            pending = list(self._presences.given(function, returns))
         while pending:
             key = pending.pop()
             if key in seen:
@@ -522,9 +585,9 @@ class Equality:
             if not isinstance(key, Variable) or key.binding.scope.function is not own:
                 summary.keys.add(key)
             elif any(isinstance(d, cst.Param) for d in key.definitions):
-                summary.parameters.add(key.binding.name)
+                (summary.asked if isinstance(key, Presence) else summary.parameters).add(key.binding.name)
                 rest = tuple(d for d in key.definitions if not isinstance(d, cst.Param))
-                pending.extend(self._behind(Variable(key.binding, rest)))
+                pending.extend(self._behind(type(key)(key.binding, rest)))
             else:
                 pending.extend(self._behind(key))
         return summary
@@ -582,14 +645,6 @@ def _counts_dimensions(call: cst.Call) -> bool:
     if isinstance(of, cst.Call) and not of.args:
         return method_name(of) == "size"
     return isinstance(of, cst.Attribute) and of.attr.value == "shape"
-
-
-def _asks_for_none(node: cst.CSTNode) -> bool:
-    """``targets is None``: whether there is a value is the same on all processes, whatever it is."""
-    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
-        return False
-    asked = node.comparisons[0]
-    return isinstance(asked.operator, (cst.Is, cst.IsNot)) and is_none(asked.comparator)
 
 
 def _sets_itself(reach: Reach, method: cst.FunctionDef) -> bool:

@@ -135,6 +135,15 @@ class LoopLayouts:
         found = found if found is not None else self._walk.within.get(node)
         return found if found is not None else self._walk.value(node, self.unit_of(node))
 
+    def container(self, node: cst.BaseExpression) -> Layout:
+        """What an expression of the loop gives: of a container, also what is known of how many elements it has."""
+        return self._walk.container(node, self.unit_of(node))
+
+    def counts_chosen(self, node: cst.BaseExpression) -> bool:
+        """Whether some of the batch's rows, chosen by what is in them, are in an expression: it may count them."""
+        parts = (part for part in descendants(node) if isinstance(part, (cst.Name, cst.Subscript)))
+        return any(holds_chosen(self.value(part)) for part in parts)
+
 
 class ProgramLayouts:
     """The layouts of all loops over batches of a program: each loop is gone through once, for all that ask."""

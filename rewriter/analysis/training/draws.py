@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.roles import Role
+from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
@@ -111,6 +111,15 @@ def value_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
         if found is not None and found.generator == "torch" and reach.function_of(call) in reach.reachable:
             if keyword(call, "generator") is None and not reach.batch_loops(call, record.unit):
                 yield call
+
+
+def shuffled_loaders(state: State, reach: Reach) -> Iterator[tuple[cst.Call, Origin]]:
+    """The loaders that torch's own generator shuffles, each with the call that makes it."""
+    for call, record in state.calls.items():
+        made = [loader for loader in origins(record.result, Role.LOADER) if loader.node is call]
+        shuffled = keyword(call, "shuffle", 2)
+        if made and isinstance(shuffled, cst.Name) and shuffled.value == "True" and keyword(call, "generator") is None:
+            yield from ((call, loader) for loader in made if reach.function_of(call) in reach.reachable)
 
 
 def sites_of(reach: Reach, call: cst.Call) -> Iterator[cst.Call]:

@@ -148,6 +148,12 @@ def iterates(last: str) -> bool:
     return found is not None and found.iterates
 
 
+def leaves_out(name: str) -> bool:
+    """Whether a call yields some of the elements that it iterates, chosen by what is in them."""
+    found = transfer(name, tensors.Passes)
+    return found is not None and found.leaves_out
+
+
 def host_builtin(name: str) -> bool:
     """Whether a builtin makes a Python value from a tensor, or passes a Python value on."""
     found = row(name)
@@ -370,6 +376,12 @@ def makes_text(name: str) -> bool:
     return transfer(name, outside.TextOf) is not None
 
 
+def may_find_nothing(name: str) -> bool:
+    """Whether a call gives None where it finds nothing, and a value otherwise."""
+    found = transfer(name, outside.TextOf)
+    return found is not None and found.finds
+
+
 def draws_alike(name: str) -> bool:
     """Whether a call draws from a generator that is kept equal on all processes: Python's or NumPy's."""
     found = transfer(name, tensors.Random)
@@ -586,6 +598,12 @@ def locks(name: str) -> bool:
 def ends_process(name: str) -> bool:
     """Whether a call ends the process."""
     return transfer(name, outside.Exit) is not None
+
+
+def raised_alike(name: str) -> bool:
+    """Whether all processes meet an exception at the same place, or none of them."""
+    found = transfer(name, outside.Raised)
+    return found is not None and found.alike
 
 
 def starts_commands(name: str) -> bool:

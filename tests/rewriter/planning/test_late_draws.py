@@ -294,3 +294,37 @@ def test_before_prepare_all_draw_the_same(trained_project: Project) -> None:
     source = GROWING.replace("self.stack = Stack().to(device)", first)
     source = source.format(kept="self.factor = torch.rand(1)", deepen=APPENDS, moves="pass", calls="pass")
     assert trained_project(train=source)[1] == []
+
+
+SUBSETS = """\
+import torch
+from torch.utils.data import DataLoader, Subset
+from data import data
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    places = next(iter(DataLoader(range(64), batch_size=32{shuffled})))
+    for x in DataLoader(Subset(data, {chosen}), batch_size=8, shuffle=True):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), x).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("shuffled", "chosen", "late"),
+    [
+        (", shuffle=True", "places.tolist()", ["late-draw"]),
+        (", shuffle=True", "range(32)", []),
+        ("", "places.tolist()", []),
+        (", shuffle=True, generator=torch.Generator().manual_seed(0)", "places.tolist()", []),
+    ],
+    ids="shuffled not_chosen_by_it in_order its_own_generator".split(),
+)
+def test_rows_that_a_shuffled_loader_chooses(
+    shuffled: str, chosen: str, late: list[str], trained_project: Project
+) -> None:
+    """The loader that chooses is not prepared: each process would shuffle it in its own way."""
+    files = {"train": SUBSETS.format(shuffled=shuffled, chosen=chosen), "data": "data = [0.0] * 64\n"}
+    assert [f for f in trained_project(**files)[1] if f == "late-draw"] == late

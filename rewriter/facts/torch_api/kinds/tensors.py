@@ -146,6 +146,8 @@ class Passes(NamedTuple):
 
     iterates: bool = False
     """It iterates its first argument."""
+    leaves_out: bool = False
+    """It leaves out elements by what is in them."""
 
 
 class Detach(NamedTuple):

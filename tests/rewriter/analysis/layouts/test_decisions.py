@@ -98,3 +98,33 @@ def test_the_keys_of_a_dict_are_the_same_whatever_its_values_are() -> None:
     for more, told in (("pass", []), ('if loss < 1:\n        figures["entropy"] = 0.0', ["local-decision"])):
         (file,) = migrate([decode(NAMED.format(more=more).encode(), Path("train.py"))], CATALOGUE, Config()).files
         assert [d.id for d in file.diagnoses if d.id == "local-decision"] == told
+
+
+def test_rows_that_were_chosen_are_not_as_many_everywhere(trained: Trained) -> None:
+    """A short last batch is filled up; what a mask leaves of it is each process's own number."""
+    loss = "loss = torch.nn.functional.cross_entropy(model(x), y)"
+    for chosen, told in (("x, y = x[y > 0], y[y > 0]", False), ("x, y = x[:, :4], y", True)):
+        text, findings = trained(loss=f"{chosen}\nif len(x) < 4:\n    continue\n{loss}")
+        assert ("Accelerator" in text) is told and "local-decision" in findings
+
+
+CLOCK = "import time\nstart = time.time()\ndef late():\n    return time.time() - start > 60\n"
+
+
+def test_the_main_process_looks_at_the_clock_for_all(trained: Trained) -> None:
+    """One process would take a step more than another, and wait for it."""
+    for asked in ("time.time() - start > 60", "late()", "epoch > 1 and late()", "torch.cuda.memory_allocated() > 9"):
+        text, findings = trained(built=CLOCK, step=f"if {asked}:\n    break")
+        assert f"        if broadcast_object_list([{asked}])[0]:\n            break\n" in text and findings == []
+
+
+def test_what_the_clock_decides_for_one_process(trained: Trained) -> None:
+    for done in ("print(loss.item())", "start = time.time()", "torch.cuda.empty_cache()"):
+        assert "broadcast_object_list" not in trained(built=CLOCK, step=f"if late():\n    {done}")[0]
+
+
+def test_the_clock_is_not_asked_where_not_all_come(trained: Trained) -> None:
+    text, findings = trained(built=CLOCK, step="if time.time() - start > 9:\n    if late():\n        break")
+    assert text.count("if broadcast_object_list([") == 2 and findings == []
+    text, findings = trained(built=CLOCK, step="if y.sum() > 3:\n    if late():\n        break")
+    assert findings == ["local-decision", "local-decision"] and "broadcast_object_list" not in text
