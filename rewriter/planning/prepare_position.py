@@ -149,7 +149,12 @@ class _Block:
 
 def handed_on(state: State, unit: Unit, origin: Origin) -> bool:
     """Whether an optimizer is built in the arguments of an object of the script's own: ``Warmup(Adam(...), 4000)``."""
-    argument = unit.names.parents.get(origin.place) if origin.role is Role.OPTIMIZER else None
+    return origin.role is Role.OPTIMIZER and given_to_object(state, unit, origin)
+
+
+def given_to_object(state: State, unit: Unit, origin: Origin) -> bool:
+    """Whether a thing is made in the arguments of an object of the script's own: ``Task(Net(), 0.1)``."""
+    argument = unit.names.parents.get(origin.place)
     around = unit.names.parents.get(argument) if isinstance(argument, cst.Arg) else None
     record = state.calls.get(around) if isinstance(around, cst.Call) else None
     return record is not None and any(isinstance(thing, Klass) for thing in record.callees)

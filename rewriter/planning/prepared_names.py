@@ -9,9 +9,10 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.fixed_attributes import fixed_attribute
 from ..analysis.dataflow.loader_wrappers import wraps
 from ..analysis.dataflow.values import Instance, State, Unit, origins
-from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.definitions import is_target, unshadowed
 from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
@@ -310,10 +311,11 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
     unit = reach.unit(code)
     attributes = state.once((_attributes, unit.name), lambda: _attributes(state, unit))
     known = [node for node in attributes.get(code, ()) if origin in state.values[node].things]
-    given: list[cst.CSTNode] = [node for node in known if _is_target(unit, node)]
+    given: list[cst.CSTNode] = [node for node in known if is_target(unit.names, node)]
     if given:
         same = [node for node in given if node.deep_equals(given[0])]
         return Held(origin, unit.names.module.code_for_node(given[0]), same)
+    known = [node for node in known if not fixed_attribute(state, node)]  # what prepare gives could not be put there
     if not known or (origin.role is Role.LOADER and as_argument(reach, code, origin)) or handed_on(state, unit, origin):
         return None
     first = min(unit.names.order(node) for node in known)
@@ -329,14 +331,6 @@ def _attributes(state: State, unit: Unit) -> dict[Code, list[cst.Attribute]]:
         if isinstance(node, cst.Attribute) and not isinstance(unit.names.parents[node], cst.Call):
             found.setdefault(unit.names.function(node), []).append(node)
     return found
-
-
-def _is_target(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether an assignment gives an attribute its value, alone or in a tuple."""
-    above = unit.names.parents.get(node)
-    while isinstance(above, (cst.Element, cst.Tuple, cst.List)):
-        above = unit.names.parents.get(above)
-    return isinstance(above, (cst.AssignTarget, cst.AnnAssign))
 
 
 def as_argument(reach: Reach, code: Code, origin: Origin) -> cst.Call | None:

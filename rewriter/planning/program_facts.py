@@ -311,6 +311,7 @@ class _Analyses(ProgramFacts):
             if chosen is not None and not aims.isdisjoint(r for _, name in self.devices for r in name.binding.reads):
                 chosen = chosen._replace(settled=False)  # the script moves things to another device, too
             self.flag = self.flag or chosen
+            told = [*told, *(self.flag.told if self.flag is not None else ())]
         placements = [(unit, p) for unit, part in collected.items() for p in part.placements if p.move in _MOVES]
         told = [*told, *(spread(placements) if self.existing is None and self.hand is None else ())]
         asks = self.existing is None and self.flag is None and not placements

@@ -10,8 +10,10 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name
+from ..dataflow.fixed_attributes import fixed_attribute
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import positional
@@ -96,7 +98,11 @@ def _of_object(
         if node not in aims or not isinstance(node.value, cst.Name) or unit.names.binding(node.value) is not itself:
             continue
         made = origins(state.values.get(node), Role.DEVICE)
-        if any(o.qualified == "follows" for o in made) or not (made or _is_device(state, unit, node)):
+        if (
+            fixed_attribute(state, node)
+            or any(o.qualified == "follows" for o in made)
+            or not (made or _is_device(state, unit, node))
+        ):
             continue
         same = list(_same(state, reach, node))
         sets = [(u, n) for u, n in same if isinstance(u.names.parents.get(n), cst.AssignTarget)]
@@ -240,8 +246,29 @@ def _flag(
             condition = f'{text}{".type" if torch_device else ""} == "cpu"'
     word = ((bool(made) or last is None) and _are_words(made)) or any(_read_as_word(reach, u, n) for u, n in left)
     behind = choice_around(unit, last) if last is not None else None
+    fixed = fixed_attribute(state, node)
+    told = [(u, _first_gpu(text, n, fixed)) for u, n in left[:1]] if fixed and _names_gpu(made) else []
+    if fixed:
+        left = []  # it stays: each process has its own current one of the kind of device that it names
     gives = _given_back(text, word=word) if left else ""
-    return Flag(unit, condition or "", node, behind, gives, tuple(read for _, read in left), not sets)
+    still = tuple(read for _, read in left)
+    return Flag(unit, condition or "", node, behind, gives, still, not sets, told=tuple(told))
+
+
+def _names_gpu(made: list[Origin]) -> bool:
+    """Whether a device is written with a number: ``"cuda:0"``."""
+    texts = (n.evaluated_value for o in made for n in descendants(o.node) if isinstance(n, cst.SimpleString))
+    return any(isinstance(text, str) and text.partition(":")[2].isdigit() for text in texts)
+
+
+def _first_gpu(text: str, read: cst.CSTNode, fixed: str) -> Finding:
+    return Finding(
+        "device-flag",
+        read,
+        f"`{text}` names one GPU by its number on every process, and cannot be given that of the process: {fixed}",
+        'write "cuda" without the number where it is chosen: each process then uses its own GPU',
+        Severity.BLOCKED,
+    )
 
 
 def _makers(state: State, reach: Reach, unit: Unit, binding: Binding) -> set[Code]:

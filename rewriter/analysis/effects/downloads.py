@@ -11,7 +11,7 @@ from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
-from ..dataflow.values import Function, Klass, State, Unit, Unknown
+from ..dataflow.values import CallRecord, Function, Klass, State, Unit, Unknown
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from .existing_guards import Together, in_turn
@@ -40,7 +40,7 @@ class Fetches:
             return self._line(call, optional=False)
         if self._loads_weights(call):
             return self._line(call, optional=True)
-        if self._fetches(call):
+        if brings(self.state.calls[call]):
             return self._fetched(call)
         return None
 
@@ -101,19 +101,6 @@ class Fetches:
         wanted = [v for word in ("pretrained", "weights", "weights_backbone") if (v := keyword(call, word)) is not None]
         return any(not (isinstance(v, cst.Name) and v.value in ("None", "False")) for v in wanted)
 
-    def _fetches(self, call: cst.Call) -> bool:
-        record = self.state.calls[call]
-        name = outside_name(record)
-        if questions.fetches(name):
-            return True
-        if method_name(call) in ("extractall", "extract"):
-            things = record.receiver.things if record.receiver is not None else ()
-            return any(isinstance(t, Unknown) and t.qualified.startswith(("zipfile.", "tarfile.")) for t in things)
-        if name in ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call"):
-            words = (n.value for arg in call.args for n in descendants(arg) if isinstance(n, cst.SimpleString))
-            return any(word.strip("rfb\"'").startswith(_COMMANDS) for word in words)
-        return False
-
     def _fetched(self, call: cst.Call) -> Effect | Finding | None:
         """Files that are brought: asked for first, or brought again in every run."""
         asked = self._asked(call)
@@ -135,6 +122,20 @@ class Fetches:
         if self.together(self.unit, statement):
             return _used(call)
         return Effect(statement, EffectKind.FETCH, "every process would download the same files")
+
+
+def brings(record: CallRecord) -> bool:
+    """Whether a call fetches files, or unpacks them, whatever is there already."""
+    call, name = record.node, outside_name(record)
+    if questions.fetches(name):
+        return True
+    if method_name(call) in ("extractall", "extract"):
+        things = record.receiver.things if record.receiver is not None else ()
+        return any(isinstance(t, Unknown) and t.qualified.startswith(("zipfile.", "tarfile.")) for t in things)
+    if name in ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call"):
+        words = (n.value for arg in call.args for n in descendants(arg) if isinstance(n, cst.SimpleString))
+        return any(word.strip("rfb\"'").startswith(_COMMANDS) for word in words)
+    return False
 
 
 def _only_tries(statement: cst.Try) -> bool:

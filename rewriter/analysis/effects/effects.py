@@ -28,7 +28,7 @@ from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
-from .downloads import Fetches
+from .downloads import Fetches, brings
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
 from .handles import COMMANDS, Handles, once
@@ -90,7 +90,7 @@ class _Search:
             self._fetch(call)
         for call in calls:
             self._make(call)
-        self._ask_first([call for call in calls if self._makes(call)])
+        self._ask_first([call for call in calls if self._makes(call) or brings(self.state.calls[call])])
         for call in calls:
             self._write(call)
         for (line, kind), parts in self.lines.items():

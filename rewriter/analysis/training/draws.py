@@ -50,8 +50,12 @@ def random_transform(name: str) -> bool:
 
 
 def weight_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
-    """The calls that give a parameter random values: ``nn.init.normal_(m.weight)``, ``p.data.uniform_()``."""
+    """The calls that give a parameter random values: ``nn.init.normal_(m.weight)``, ``p.data.uniform_()``,
+    ``layer.reset_parameters()``."""
     for call, record in state.calls.items():
+        if resets_weights(reach, call):
+            yield call
+            continue
         name = outside_name(record)
         drawn: cst.BaseExpression | None = None
         if name.startswith("torch.nn.init.") and questions.draws(name) is not None:
@@ -60,6 +64,12 @@ def weight_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
             drawn = call.func.value if questions.draws(f"torch.Tensor.{call.func.attr.value}") is not None else None
         if drawn is not None and _is_weight(state, drawn) and reach.function_of(call) in reach.reachable:
             yield call
+
+
+def resets_weights(reach: Reach, call: cst.Call) -> bool:
+    """Whether a layer that the script did not write draws its weights anew."""
+    named = isinstance(call.func, cst.Attribute) and questions.draws(f"torch.nn.Linear.{call.func.attr.value}")
+    return bool(named) and not reach.called(call) and reach.function_of(call) in reach.reachable
 
 
 def _is_weight(state: State, node: cst.BaseExpression) -> bool:
