@@ -354,7 +354,12 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
 
 
 def _nature(known: Understood) -> Iterator[tuple[cst.CSTNode, str, str]]:
-    return nature(known.names, known.facts, known.whole, known.unbuilt)
+    """What the script does differently on several processes, but for what runs only where a module that it imports is
+    started by itself."""
+    resting = {node for node in known.idle if isinstance(node, cst.If)}
+    for node, kind, name in nature(known.names, known.facts, known.whole, known.unbuilt):
+        if resting.isdisjoint(known.names.ancestors(node)):
+            yield node, kind, name
 
 
 def _group(edit: Edit, file: Answered) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import libcst as cst
 
@@ -10,11 +11,14 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import Instance, State, origins
+from ..analysis.dataflow.values import Instance, State, Unit, origins
+from ..analysis.syntax.nodes import dotted
 from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.draws import sites_of, split_draws, weight_draws
 from ..analysis.training.training import Training
 from ..facts.roles import Origin, Role
+
+_SETTINGS = frozenset("param_groups defaults state_dict load_state_dict".split())
 
 
 class ProgramUses:
@@ -53,7 +57,7 @@ class ProgramUses:
 
     def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
         """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
-        one."""
+        one. An object that only reads and sets the groups of an optimizer may keep any: all have the same groups."""
         found: dict[Origin, list[cst.CSTNode]] = {}
         made: dict[Thing, cst.Call] = {
             thing: record.node
@@ -64,7 +68,21 @@ class ProgramUses:
         }
         for keeper, held in self.state.fields():
             for origin in origins(held) if keeper in made else ():
+                if origin.role is Role.OPTIMIZER and (keeper, origin) not in self._stepping:
+                    continue
                 found.setdefault(origin, []).append(made[keeper])
+        return found
+
+    @cached_property
+    def _stepping(self) -> set[tuple[Thing, Origin]]:
+        """The objects that do more with an optimizer which they keep than to read or set its groups."""
+        found: set[tuple[Thing, Origin]] = set()
+        for unit in self.reach.units:
+            for node in unit.names.every(cst.Attribute):
+                held = origins(self.state.values.get(node), Role.OPTIMIZER)
+                if held and not _only_settings(unit, node):
+                    keeper = self.state.values.get(node.value)  # type: ignore[attr-defined]
+                    found.update((thing, o) for thing in (keeper.things if keeper is not None else ()) for o in held)
         return found
 
     def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
@@ -92,6 +110,17 @@ class ProgramUses:
 def uses_of(reach: Reach, training: Training) -> ProgramUses:
     """Those of a program, found once."""
     return reach.state.once(ProgramUses, lambda: ProgramUses(reach, training))
+
+
+def _only_settings(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether an expression is set, or asked for what an optimizer has before and after ``prepare`` alike."""
+    around = unit.names.parents.get(node)
+    if isinstance(around, cst.Arg):
+        call = unit.names.parents.get(around)
+        return isinstance(call, cst.Call) and dotted(call.func) == "isinstance"
+    return isinstance(around, cst.AssignTarget) or (
+        isinstance(around, cst.Attribute) and around.attr.value in _SETTINGS
+    )
 
 
 def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:

@@ -111,6 +111,8 @@ def _only_defines(node: cst.If, name: str) -> bool:
 # Which device the flags meant -----------------------------------------------------------------------------------------
 
 
+_ValueOf = Callable[[Unit, "cst.Name | cst.Attribute"], "cst.BaseExpression | None"]
+"""What gives the value of a flag."""
 _ALWAYS, _UNKNOWN, _GPU = "True", "?", "cuda"
 
 
@@ -371,29 +373,44 @@ def asked_of(state: State, unit: Unit, test: cst.BaseExpression) -> str:
     return " ".join(_text(unit, part) for part in _wanted(state, unit, test, 0, value_of=_given_once))
 
 
+def gives_way(state: State, unit: Unit, test: cst.BaseExpression) -> bool:
+    """Whether ``refused`` leaves out a part of a condition, which asks torch whether a device is there."""
+    return any(_is_availability(state, part) for part in _joined(state, unit, test, 0, _set_once))
+
+
 def _wanted(
-    state: State,
-    unit: Unit,
-    test: cst.BaseExpression,
-    depth: int,
-    value_of: Callable[[Unit, cst.Name | cst.Attribute], cst.BaseExpression | None] | None = None,
+    state: State, unit: Unit, test: cst.BaseExpression, depth: int, value_of: _ValueOf | None = None
 ) -> list[cst.BaseExpression]:
     """The conditions joined by ``and``, without those that ask whether a device is there."""
+    joined = _joined(state, unit, test, depth, value_of or _set_once)
+    return [part for part in joined if not _is_availability(state, part)]
+
+
+def _joined(
+    state: State, unit: Unit, test: cst.BaseExpression, depth: int, value_of: _ValueOf
+) -> list[cst.BaseExpression]:
+    """The conditions joined by ``and``, with flags as what they are made of."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return [p for side in (test.left, test.right) for p in _wanted(state, unit, side, depth, value_of)]
+        return [p for side in (test.left, test.right) for p in _joined(state, unit, side, depth, value_of)]
     if isinstance(test, cst.IfExp) and _is_word(test.body, "True") and _is_word(test.orelse, "False"):
-        return _wanted(state, unit, test.test, depth, value_of)
-    asked = test.left if isinstance(test, cst.Comparison) else test
-    if isinstance(asked, cst.Call) and asked in state.calls:
-        if questions.asks_availability(outside_name(state.calls[asked])):
-            return []
+        return _joined(state, unit, test.test, depth, value_of)
     if isinstance(test, (cst.Name, cst.Attribute)) and depth < 3:
-        value = (value_of or _set_once)(unit, test)
+        value = value_of(unit, test)
         constant = isinstance(value, cst.Name) and value.value in ("True", "False", "None")
         renamed = isinstance(value, (cst.Name, cst.Attribute)) and not constant  # ``cuda = args.cuda``
         if value is not None and (renamed or _asks_availability(state, value)):
-            return _wanted(state, unit, value, depth + 1, value_of)
+            return _joined(state, unit, value, depth + 1, value_of)
     return [test]
+
+
+def _is_availability(state: State, part: cst.BaseExpression) -> bool:
+    """``torch.cuda.is_available()``, ``torch.cuda.device_count() > 0``."""
+    asked = part.left if isinstance(part, cst.Comparison) else part
+    return (
+        isinstance(asked, cst.Call)
+        and asked in state.calls
+        and questions.asks_availability(outside_name(state.calls[asked]))
+    )
 
 
 def _is_word(node: cst.BaseExpression, word: str) -> bool:

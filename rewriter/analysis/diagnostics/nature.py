@@ -42,7 +42,8 @@ def nature(
         yield first, "by-hand", "distributed before"
     yield from facts.counts
     if facts.home is not None and facts.home.ran_on and dict(facts.home.arguments).get("cpu") != "True":
-        yield facts.home.node, _OTHER_DEVICE[facts.home.ran_on], "device"
+        cpu = dict(facts.home.arguments).get("cpu", "")
+        yield facts.home.node, _OTHER_DEVICE[facts.home.ran_on], cpu
     yield from _cuda_only(facts)
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}

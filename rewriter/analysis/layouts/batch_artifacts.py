@@ -502,12 +502,24 @@ def _divided(
         change = unit.names.parents.get(definition)
         if isinstance(change, cst.AugAssign) and isinstance(change.operator, cst.DivideAssign):
             quotients.append((change, change.value))
-    for read in total.reads:
-        around = unit.names.parents.get(read)
-        if isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Divide) and around.left is read:
-            quotients.append((around, around.right))
+    quotients += (quotient for read in total.reads for quotient in _quotients(unit, read))
     for node, divisor in quotients:
         why = counts.other(divisor) if node not in inside else None
         if why is not None:
             return node, why
     return None
+
+
+def _quotients(unit: Unit, read: cst.BaseExpression) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    """The divisions of a read, and by what: ``total / a``, ``total * size / a``, ``total * (size / a)``."""
+    node = read
+    while isinstance(around := unit.names.parents.get(node), cst.BinaryOperation):
+        if isinstance(around.operator, cst.Divide) and around.left is node:
+            yield around, around.right
+        elif isinstance(around.operator, cst.Multiply):
+            factor = around.right if around.left is node else around.left
+            if isinstance(factor, cst.BinaryOperation) and isinstance(factor.operator, cst.Divide):
+                yield around, factor.right
+        else:
+            return
+        node = around

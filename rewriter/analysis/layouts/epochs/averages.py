@@ -106,6 +106,7 @@ class _Loop:
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
         totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t) and not self._is_whole(t)]
+        totals = [t for t in totals if not self._is_step(t)]
         entries = [t for t in self.totals.entries(self.statements) if self.step.is_of_batch(t)]
         totals += [t for t in entries if any(self._losses(t))]
         if not totals or self.step.done_already():
@@ -140,6 +141,13 @@ class _Loop:
         if plan.gather is not None:
             yield plan.gather
             yield from self._joined(plan.gather, plan.gathered)
+
+    def _is_step(self, total: Total) -> bool:
+        """Whether what takes the batch in is a step of the training: ``learner.update(batch)``."""
+        if not isinstance(total.node, cst.Call):
+            return False
+        trained = {record.unit.names.function(record.node) for record in self.training.backwards}
+        return any(not trained.isdisjoint(self.reach.below(code)) for code in self.reach.called(total.node))
 
     def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Finding]:
         """What is said of the totals that stay those of each process: once of all figures of whole batches."""
