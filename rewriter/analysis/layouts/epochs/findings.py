@@ -95,9 +95,8 @@ def summed(totals: Mapping[str, str]) -> str:
         steps = [f"{targets} = {_sum_of(value, read)}"]
     else:
         steps = [f"{name} = {_sum_of(name, read)}" for name, read in totals.items()]
-    return (
-        f"add {'it' if one else 'both'} up over the processes after the loop, before the division: {'; '.join(steps)}"
-    )
+    them = "it" if one else "both" if len(totals) == 2 else "all of them"
+    return f"add {them} up over the processes after the loop, before the division: {'; '.join(steps)}"
 
 
 NUMBER = ".item()"
