@@ -142,6 +142,8 @@ ROWS: Table = {
     "sys.stderr.write": ("console", {}),
     "sys.stdout.flush": ("console", {}),
     "pprint.pprint": ("console", {}),
+    "pprint.pp": ("console", {}),
+    "pprint.PrettyPrinter.pprint": ("console", {}),
     # log files
     "logging.FileHandler": ("log_file", {}),
     "logging.handlers.RotatingFileHandler": ("log_file", {}),
