@@ -34,6 +34,7 @@ from ..epoch_quotients import Quotients
 from ..epoch_totals import LISTS, Total, Totals, collecting
 from ..last_batches import always_drops_last
 from ..losses import reduced
+from ..single_rows import read_alone
 from .findings import (
     NUMBER,
     averaged,
@@ -42,6 +43,7 @@ from .findings import (
     averages_uneven,
     counts_filled,
     listed,
+    listed_alone,
     listed_each,
     stays,
     stays_joint,
@@ -186,6 +188,7 @@ class _Loop:
             if method_name(total.node) == "extend" or self._is_of_each_row(total.node):
                 return listed(code(total.place))
             told = averaged_each if self.step.lists_figures(total) else listed_each
+            told = listed_alone if read_alone(self.layouts, descendants(total.node)) else told
             return told(code(total.place), code(total.value[0]))
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
             return averaged("total")

@@ -72,6 +72,14 @@ def listed_each(place: str, value: str) -> str:
     )
 
 
+def listed_alone(place: str, value: str) -> str:
+    """How what is kept of the one row that each batch has becomes that of all processes."""
+    return (
+        "join the rows of all processes where they are kept: "
+        f"{place}.extend(accelerator.gather_for_metrics([{value}], use_gather_object=True))"
+    )
+
+
 def averaged_each(place: str, value: str) -> str:
     """How one figure for each batch becomes the mean of those of the processes."""
     return (

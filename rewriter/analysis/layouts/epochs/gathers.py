@@ -20,7 +20,7 @@ from ..epoch_totals import Total
 from ..loop_step import bound, bound_by
 from ..padding import ragged
 from ..row_counts import counted, only_counted
-from ..single_rows import of_any_shape
+from ..single_rows import of_any_shape, read_alone
 from .step import EpochStep
 
 
@@ -80,7 +80,7 @@ class Gathers:
             return None
         because = "totals of the epoch are computed from them, and each process holds only its shard"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
-        if any(self._reads(total, names, behind) for total in self.joint):
+        if any(self._reads(total, names, behind) for total in self.joint) or read_alone(self.layouts, behind):
             return None
         names, counts = counted(self.state, self.unit, self.training, self.loop, self.layouts, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
