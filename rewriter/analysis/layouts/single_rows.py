@@ -40,8 +40,8 @@ def of_any_shape(state: State, reach: Reach, layouts: LoopLayouts, loop: cst.CST
 
 
 def read_alone(layouts: LoopLayouts, nodes: Iterable[cst.CSTNode]) -> str:
-    """The rows of a batch that some nodes of a loop read as one number, ``y.item()``, ``if guess == y``: its text; empty
-    for nothing. Each batch has one row then, whatever its loader says, and joined batches have several."""
+    """The rows of a batch that some nodes of a loop read as one number, ``y.item()``, ``if guess == y``: its text;
+    empty for nothing. Each batch has one row then, whatever its loader says, and joined batches have several."""
     for node in nodes:
         for value in _read_as_number(node):
             layout = inner(layouts.value(value))
