@@ -2,7 +2,8 @@
 Functions that a library starts, as the command line says: nothing in the script calls them.
 
 ``@click.command()``, ``@group.command()``, ``@app.command`` of Typer, ``@experiment.automain`` of Sacred hand it one
-function; ``fire.Fire()`` hands it all of the file.
+function; ``fire.Fire()`` hands it all of the file. With argparse a command sets what the script then calls itself:
+``set_defaults(run=train)``, and ``args.run(args)``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import libcst as cst
 
 from ...facts.torch_api import questions
 from .call_binding import Evaluate, EvaluatedCall
-from .solver import Thing
+from .solver import Slot, Thing
 from .values import External, Function, State, Unit, Unknown
 
 _OF_GROUPS = ("command", "group")
@@ -46,6 +47,35 @@ def offered(call: EvaluatedCall, qualified: str) -> None:
         if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):
             call.state.escaped.add(function)
             call.state.commands.add(function)
+
+
+def of_parser(call: EvaluatedCall, parser: str, name: str, result: Unknown) -> None:
+    """
+    Let what a command sets be attributes of what the command line is read into.
+
+    Args:
+        call: of a method of a parser, or of something made by one.
+        parser: its full name.
+        name: that of the method.
+        result: what the call gives.
+    """
+    if not parser.startswith("argparse."):
+        return
+    read = call.state.field(call.state.external("argparse.Namespace"), "")
+    if name in ("parse_args", "parse_known_args"):
+        call.state.solver.add(read, result)
+        if name == "parse_known_args":  # which gives it first, and what it does not know
+            pair, space = call.state.sequence(call.node), Slot()
+            call.state.solver.add(space, result)
+            pair.items[:] = [space, Slot()]
+            call.state.solver.add(call.result, pair)
+    for arg, slot in call.args if name == "set_defaults" else ():
+        if arg.keyword is not None:
+            _set(call.state, read, arg.keyword.value, slot)
+
+
+def _set(state: State, read: Slot, name: str, slot: Slot) -> None:
+    state.solver.watch(read, lambda space: state.solver.flow(slot, state.field(space, name)))
 
 
 def option(call: cst.Call) -> str | None:
