@@ -461,7 +461,7 @@ class Equality:
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
-        if _counts_dimensions(node):
+        if _counts_dimensions(node) or (record is not None and questions.asks_type(outside_name(record))):
             return
         if record is not None and ((iterator_drawn(record) and self._drawn(node)) or self._is_noise(record)):
             yield DivergenceSource(node)

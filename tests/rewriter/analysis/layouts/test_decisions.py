@@ -98,3 +98,14 @@ def test_the_keys_of_a_dict_are_the_same_whatever_its_values_are() -> None:
     for more, told in (("pass", []), ('if loss < 1:\n        figures["entropy"] = 0.0', ["local-decision"])):
         (file,) = migrate([decode(NAMED.format(more=more).encode(), Path("train.py"))], CATALOGUE, Config()).files
         assert [d.id for d in file.diagnoses if d.id == "local-decision"] == told
+
+
+def test_the_type_of_what_a_model_gives_is_the_same_everywhere(trained: Trained) -> None:
+    """It was told that each process computes `isinstance(out, dict)` from its own rows."""
+    for asked in ("isinstance(out, dict)", "hasattr(out, 'scores')", "torch.is_tensor(out)", "type(out) is tuple"):
+        choice = f"    loss = out['loss']\nelse:\n{' ' * 4}loss = torch.nn.functional.cross_entropy(out, y)"
+        _, findings = trained(loss=f"out = model(x)\nif {asked}:\n{choice}", epoch="print(epoch)")
+        assert "local-decision" not in findings
+    choice = "    loss = out.mean()\nelse:\n    loss = torch.nn.functional.cross_entropy(out, y)"
+    _, findings = trained(loss=f"out = model(x)\nif out.max() > 3:\n{choice}", epoch="print(epoch)")
+    assert "local-decision" in findings
