@@ -50,7 +50,7 @@ from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.epochs.averages import averages
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
-from ..analysis.layouts.own_counts import own_counts
+from ..analysis.layouts.own_counts import means_by_rows, own_counts
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
@@ -292,7 +292,8 @@ class Collected:
                 self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:
             self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))
-            means = dict(mean_of_batches(reach, self.unit, equality.shared))
+            means = dict(means_by_rows(reach, self.unit, equality.shared, self.gathers))
+            means.update(mean_of_batches(reach, self.unit, equality.shared))
             self.findings.extend(told(self.figures, means))
             self.findings.extend(means.values())
             self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))

@@ -3,6 +3,7 @@ Functions that a library starts, as the command line says: nothing in the script
 
 ``@click.command()``, ``@group.command()``, ``@app.command`` of Typer, ``@experiment.automain`` of Sacred hand it one
 function; ``fire.Fire()`` hands it all of the file, and ``globals()[sys.argv[1]]()`` does so without a library.
+With argparse a command sets what the script then calls itself: ``set_defaults(run=train)``, and ``args.run(args)``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ...facts.torch_api import questions
 from ..syntax.nodes import parameters, positional
 from .call_binding import Evaluate, EvaluatedCall
 from .registries import UNNAMED
-from .solver import Thing
+from .solver import Slot, Thing
 from .values import External, Function, State, Unit, Unknown
 
 _OF_GROUPS = ("command", "group")
@@ -68,6 +69,35 @@ def _takes(function: cst.FunctionDef, call: cst.Call) -> bool:
     known = {param.name.value for param in parameters(function)}
     wanting = [p for p in places[len(plain) :] if p.default is None and p.name.value not in given]
     return len(plain) <= len(places) and not wanting and (given <= known or function.params.star_kwarg is not None)
+
+
+def of_parser(call: EvaluatedCall, parser: str, name: str, result: Unknown) -> None:
+    """
+    Let what a command sets be attributes of what the command line is read into.
+
+    Args:
+        call: of a method of a parser, or of something made by one.
+        parser: its full name.
+        name: that of the method.
+        result: what the call gives.
+    """
+    if not parser.startswith("argparse."):
+        return
+    read = call.state.field(call.state.external("argparse.Namespace"), "")
+    if name in ("parse_args", "parse_known_args"):
+        call.state.solver.add(read, result)
+        if name == "parse_known_args":  # which gives it first, and what it does not know
+            pair, space = call.state.sequence(call.node), Slot()
+            call.state.solver.add(space, result)
+            pair.items[:] = [space, Slot()]
+            call.state.solver.add(call.result, pair)
+    for arg, slot in call.args if name == "set_defaults" else ():
+        if arg.keyword is not None:
+            _set(call.state, read, arg.keyword.value, slot)
+
+
+def _set(state: State, read: Slot, name: str, slot: Slot) -> None:
+    state.solver.watch(read, lambda space: state.solver.flow(slot, state.field(space, name)))
 
 
 def option(call: cst.Call) -> str | None:

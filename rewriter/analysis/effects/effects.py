@@ -229,7 +229,8 @@ class _Search:
 
     def _on_console(self, call: cst.Call, name: str) -> bool:
         """Whether a call writes lines to the console: also by a bar, which writes them where it is disabled, too."""
-        prints = name != "builtins.print" and prints_lines(name) and not _is_silenced(call, name)
+        named = (each for each in (name, *made_names(self.state.calls[call])) if each != "builtins.print")
+        prints = any(prints_lines(each) and not _is_silenced(call, each) for each in named)
         if prints or method_name(call) != "write" or not isinstance(call.func, cst.Attribute):
             return prints
         bar = call.func.value

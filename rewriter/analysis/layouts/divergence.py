@@ -502,7 +502,7 @@ class Equality:
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
-        if _counts_dimensions(node):
+        if _counts_dimensions(node) or (record is not None and questions.asks_type(outside_name(record))):
             return
         if name == "len" and len(node.args) == 1 and is_list(self.state, node.args[0].value):
             yield from self._measured(unit, node.args[0].value)

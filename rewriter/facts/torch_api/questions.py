@@ -546,6 +546,12 @@ def _is_method(name: str) -> bool:
     return name.rpartition(".")[0].rpartition(".")[2][:1].isupper()
 
 
+def asks_type(name: str) -> bool:
+    """Whether what a call gives depends on the type of its argument alone."""
+    found = transfer(name, tensors.Structural)
+    return found is not None and found.of_type
+
+
 def prints_lines(name: str) -> bool:
     """Whether a call writes to the console."""
     return transfer(name, outside.Console) is not None

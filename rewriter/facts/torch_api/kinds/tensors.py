@@ -130,6 +130,8 @@ class Structural(NamedTuple):
 
     rows: bool = False
     """The result can be the number of rows."""
+    of_type: bool = False
+    """It depends on the type alone, which is the same on all processes."""
 
 
 class Same(NamedTuple):

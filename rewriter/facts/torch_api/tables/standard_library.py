@@ -142,6 +142,8 @@ ROWS: Table = {
     "sys.stderr.write": ("console", {}),
     "sys.stdout.flush": ("console", {}),
     "pprint.pprint": ("console", {}),
+    "pprint.pp": ("console", {}),
+    "pprint.PrettyPrinter.pprint": ("console", {}),
     # log files
     "logging.FileHandler": ("log_file", {}),
     "logging.handlers.RotatingFileHandler": ("log_file", {}),
@@ -194,12 +196,12 @@ ROWS: Table = {
     "builtins.sum": ("to_host", {}),
     "builtins.range": ("to_host", {}),
     # what is asked is the kind
-    "builtins.isinstance": ("structural", {}),
-    "builtins.hasattr": ("structural", {}),
-    "builtins.type": ("structural", {}),
+    "builtins.isinstance": ("structural", {"of_type": True}),
+    "builtins.hasattr": ("structural", {"of_type": True}),
+    "builtins.type": ("structural", {"of_type": True}),
     "builtins.id": ("structural", {}),
-    "builtins.callable": ("structural", {}),
-    "builtins.issubclass": ("structural", {}),
+    "builtins.callable": ("structural", {"of_type": True}),
+    "builtins.issubclass": ("structural", {"of_type": True}),
     # copies, and what gives back what it iterates
     "copy.copy": ("same", {"copy": True}),
     "copy.deepcopy": ("same", {"copy": True}),

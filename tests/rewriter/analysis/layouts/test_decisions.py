@@ -128,3 +128,14 @@ def test_the_clock_is_not_asked_where_not_all_come(trained: Trained) -> None:
     assert text.count("if broadcast_object_list([") == 2 and findings == []
     text, findings = trained(built=CLOCK, step="if y.sum() > 3:\n    if late():\n        break")
     assert findings == ["local-decision", "local-decision"] and "broadcast_object_list" not in text
+
+
+def test_the_type_of_what_a_model_gives_is_the_same_everywhere(trained: Trained) -> None:
+    """It was told that each process computes `isinstance(out, dict)` from its own rows."""
+    for asked in ("isinstance(out, dict)", "hasattr(out, 'scores')", "torch.is_tensor(out)", "type(out) is tuple"):
+        choice = f"    loss = out['loss']\nelse:\n{' ' * 4}loss = torch.nn.functional.cross_entropy(out, y)"
+        _, findings = trained(loss=f"out = model(x)\nif {asked}:\n{choice}", epoch="print(epoch)")
+        assert "local-decision" not in findings
+    choice = "    loss = out.mean()\nelse:\n    loss = torch.nn.functional.cross_entropy(out, y)"
+    _, findings = trained(loss=f"out = model(x)\nif out.max() > 3:\n{choice}", epoch="print(epoch)")
+    assert "local-decision" in findings
