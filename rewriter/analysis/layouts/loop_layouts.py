@@ -129,6 +129,10 @@ class LoopLayouts:
         """What a backward pass of the loop starts from; None where the way to it could not be followed."""
         return self._walk.backwards.get(call)
 
+    def ran(self, node: cst.CSTNode) -> bool:
+        """Whether the walk came to an expression: not to those of branches that the loop's settings leave out."""
+        return node in self._walk.held or node in self._walk.within
+
     def value(self, node: cst.BaseExpression) -> Layout:
         """What an expression of the loop gives, or one of a function that it calls."""
         found = self._walk.held.get(node)
