@@ -11,14 +11,13 @@ from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
-from ..dataflow.values import CallRecord, Function, Klass, State, Unit, Unknown
+from ..dataflow.values import Function, Klass, State, Unit
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
+from .brought import brings
 from .existing_guards import Together, in_turn
 from .file_caches import FileQuestions
 from .handles import asks_existence
-
-_COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")
 
 _TESTS = "every process would download at the same time"
 
@@ -111,7 +110,7 @@ class Fetches:
     def _waits(self, call: cst.Call) -> bool:
         """Whether a call brings files in every run, so that the main process does and the others wait."""
         there = Fetches(self.state, self.state.calls[call].unit, self.together)
-        effect = there._fetched(call) if there._fetches(call) else None
+        effect = there._fetched(call) if brings(self.state.calls[call]) else None
         return isinstance(effect, Effect) and effect.kind is EffectKind.FETCH
 
     def _loads_weights(self, call: cst.Call) -> bool:
@@ -145,20 +144,6 @@ class Fetches:
         if self.together(self.unit, statement):
             return _used(call)
         return Effect(statement, EffectKind.FETCH, "every process would download the same files")
-
-
-def brings(record: CallRecord) -> bool:
-    """Whether a call fetches files, or unpacks them, whatever is there already."""
-    call, name = record.node, outside_name(record)
-    if questions.fetches(name):
-        return True
-    if method_name(call) in ("extractall", "extract"):
-        things = record.receiver.things if record.receiver is not None else ()
-        return any(isinstance(t, Unknown) and t.qualified.startswith(("zipfile.", "tarfile.")) for t in things)
-    if name in ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call"):
-        words = (n.value for arg in call.args for n in descendants(arg) if isinstance(n, cst.SimpleString))
-        return any(word.strip("rfb\"'").startswith(_COMMANDS) for word in words)
-    return False
 
 
 def _only_tries(statement: cst.Try) -> bool:

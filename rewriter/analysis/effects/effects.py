@@ -28,7 +28,8 @@ from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
-from .downloads import Fetches, brings
+from .brought import brings
+from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
 from .handles import COMMANDS, Handles, once

@@ -24,7 +24,7 @@ from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.walk import descendants
 from ..training.row_code import for_rows
 from ..training.training import Training
-from .downloads import brings
+from .brought import brings
 from .existing_guards import Together, guarded, in_turn, is_elif
 from .handles import asks_existence
 from .written import writes_by_method
