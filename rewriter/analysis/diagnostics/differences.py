@@ -16,7 +16,7 @@ from ..dataflow.callees import outside_name
 from ..dataflow.constant_values import Values, constants_of
 from ..dataflow.values import CallRecord, Function, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
-from ..layouts.engine.layout import ShardSize, varies
+from ..layouts.engine.layout import ShardSize, held, varies
 from ..layouts.loop_layouts import layouts_of
 from ..layouts.loss_reductions import reduction_of
 from ..layouts.losses import weighted_mean
@@ -215,5 +215,5 @@ def _has_own_bounds(state: State, unit: Unit, call: cst.Call) -> bool:
     """Whether a draw is given what each process computes from its own rows: then its numbers differ. As many rows all
     of them have."""
     around = layouts_of(state).around(unit, call)
-    given = [layouts.value(arg.value) for layouts in around for arg in call.args]
+    given = [part for layouts in around for arg in call.args for part in held(layouts.container(arg.value))]
     return any(varies(layout) and not isinstance(layout, ShardSize) for layout in given)

@@ -30,6 +30,7 @@ from ..syntax.walk import children, descendants
 from ..training.draws import drawn
 from ..training.step_counts import bars
 from ..training.training import Training
+from .expressions import arguments, counts_dimensions, is_width, sets_itself, value_at
 from .lengths import SHRINKING, Length, changed_by, is_list
 from .presence import DivergenceSource, Key, Part, Presence, Presences, Variable, asked_for_none
 
@@ -288,7 +289,7 @@ class Equality:
 
     def _sets_itself(self, method: cst.FunctionDef) -> bool:
         """Whether a method, or another one that it calls, sets an attribute of its object, or fills one."""
-        return self.state.once((_sets_itself, method), lambda: _sets_itself(self.reach, method))
+        return self.state.once((sets_itself, method), lambda: sets_itself(self.reach, method))
 
     def _keeps(self, call: cst.Call) -> bool:
         """Whether a method may keep what it is given: one that only computes something from it does not."""
@@ -406,7 +407,7 @@ class Equality:
         for site in self.reach.sites(function):
             if isinstance(function, (cst.FunctionDef, cst.Lambda)):
                 unit = self.state.calls[site].unit
-                for value in _arguments(site, function, param.name):
+                for value in arguments(site, function, param.name):
                     yield from keys(unit, value)
 
     def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
@@ -436,7 +437,7 @@ class Equality:
             yield from self._call(unit, node)
         elif isinstance(node, cst.Lambda):
             yield from self._summary(node, None).keys
-        elif not isinstance(node, cst.FunctionDef) and not _is_width(node):
+        elif not isinstance(node, cst.FunctionDef) and not is_width(node):
             for child in children(node):
                 yield from self._keys(unit, child)
 
@@ -502,7 +503,7 @@ class Equality:
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
-        if _counts_dimensions(node) or (record is not None and questions.asks_type(outside_name(record))):
+        if counts_dimensions(node) or (record is not None and questions.asks_type(outside_name(record))):
             return
         if name == "len" and len(node.args) == 1 and is_list(self.state, node.args[0].value):
             yield from self._measured(unit, node.args[0].value)
@@ -548,10 +549,10 @@ class Equality:
         summary = self._summary(function, place, asked)
         yield from summary.keys
         for name in summary.parameters:
-            for value in _arguments(call, function, name):
+            for value in arguments(call, function, name):
                 yield from self._keys(unit, value)
         for name in summary.asked:
-            for value in _arguments(call, function, name):
+            for value in arguments(call, function, name):
                 yield from self._presences.of(unit, value)
 
     def _is_given(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
@@ -567,7 +568,7 @@ class Equality:
         unit = self.reach.unit(function)
         own = unit.names.scopes[function]
         given = (r.value for r in unit.names.returns.get(function, ()))
-        returns: list[cst.CSTNode] = [_at(value, place) for value in given if value is not None]
+        returns: list[cst.CSTNode] = [value_at(value, place) for value in given if value is not None]
         if self.reach.yields(function):  # each of its values is what was yielded, at whatever place
             returns += [node for node in self.reach.own(function) if isinstance(node, cst.Yield)]
         under = [key for value in returns for key in self._conditions(unit, value)]
@@ -597,65 +598,3 @@ def _joins(record: CallRecord) -> bool:
     """Whether a call gives all processes the same: a method of the accelerator, or a function of its package."""
     method = method_name(record.node) in questions.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
     return method or questions.joins_values(outside_name(record))
-
-
-def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:
-    """What is at one position of a function's result; the whole result if its parts are not written out."""
-    if place is None or not isinstance(value, (cst.Tuple, cst.List)) or place >= len(value.elements):
-        return value
-    starred = any(isinstance(element, cst.StarredElement) for element in value.elements)
-    return value if starred else value.elements[place].value
-
-
-def _arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cst.BaseExpression]:
-    """What a call hands to a parameter; everything where a star hides it."""
-    if any(arg.star for arg in call.args):
-        yield from (arg.value for arg in call.args)
-        return
-    places = [param.name.value for param in positional(function)]
-    if places[:1] in (["self"], ["cls"]):
-        places = places[1:]
-    for index, arg in enumerate(call.args):
-        if arg.keyword is not None:
-            if arg.keyword.value == name:
-                yield arg.value
-        elif index >= len(places) or places[index] == name:
-            yield arg.value
-
-
-def _is_width(node: cst.CSTNode) -> bool:
-    """``x.shape[1]``: a shard has its own number of rows, but its other sizes are equal everywhere."""
-    base = node.value if isinstance(node, cst.Subscript) else None
-    if (
-        not isinstance(node, cst.Subscript)
-        or not isinstance(base, cst.Attribute)
-        or base.attr.value != "shape"
-        or len(node.slice) != 1
-    ):
-        return False
-    first = node.slice[0].slice
-    if isinstance(first, cst.Index):
-        return not is_zero(first.value)
-    return isinstance(first, cst.Slice) and isinstance(first.lower, cst.Integer) and not is_zero(first.lower)
-
-
-def _counts_dimensions(call: cst.Call) -> bool:
-    """``len(x.shape)``, ``len(x.size())``: however many rows there are, the number of dimensions is the same."""
-    of = call.args[0].value if len(call.args) == 1 and method_name(call) == "len" else None
-    if isinstance(of, cst.Call) and not of.args:
-        return method_name(of) == "size"
-    return isinstance(of, cst.Attribute) and of.attr.value == "shape"
-
-
-def _sets_itself(reach: Reach, method: cst.FunctionDef) -> bool:
-    for code in reach.below(method):
-        for node in reach.own(code):
-            targets: list[cst.CSTNode] = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-            targets += [node.target] if isinstance(node, (cst.AugAssign, cst.AnnAssign)) else []
-            filled = node.value if isinstance(node, cst.Expr) else None
-            if isinstance(filled, cst.Call) and not reach.called(filled):
-                targets += [filled.func.value] if isinstance(filled.func, cst.Attribute) else []
-            parts = [part for target in targets for part in (target, *descendants(target))]
-            if any(isinstance(p, cst.Attribute) and getattr(p.value, "value", "") == "self" for p in parts):
-                return True
-    return False

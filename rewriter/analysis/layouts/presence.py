@@ -270,7 +270,7 @@ def _may_give_none(record: CallRecord) -> bool:
 
 
 def _given(unit: Unit, definition: cst.CSTNode) -> cst.CSTNode | Part | None:
-    """What an assignment gives a name; None where it is no assignment, or adds to a value that is there."""
+    """What an assignment gives a name; None for other statements, and for one that adds to a value."""
     names, parent = unit.names, unit.names.parents.get(definition)
     if isinstance(parent, (cst.AnnAssign, cst.NamedExpr)):
         return parent.value

@@ -64,7 +64,7 @@ def test_a_batch_that_may_be_left_out(trained: Trained) -> None:
     built = collate + "loader = DataLoader(data, batch_size=32, collate_fn=collate)"
     loss = "if batch is None:\n    continue\nloss = model(batch).mean()"
     none = "if not rows:\n        return None\n    "
-    assert trained(built=built.format(none), batch="batch", loss=loss)[1] == ["local-decision"]
+    assert "local-decision" in trained(built=built.format(none), batch="batch", loss=loss)[1]
     assert "local-decision" not in trained(built=built.format(""), batch="batch", loss=loss)[1]
 
 

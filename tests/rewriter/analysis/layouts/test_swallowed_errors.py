@@ -124,6 +124,16 @@ def test_an_error_of_the_rows_before_the_step() -> None:
     assert _told(turn=_tried("scale = prepared(3)", caught, STEP)) == []
 
 
+def test_errors_that_come_from_the_code_or_the_end_of_the_data() -> None:
+    """All processes meet them at the same place."""
+    kinds = (
+        "except (KeyboardInterrupt): except (SystemExit): except (GeneratorExit): except (StopIteration): "
+        "except (ImportError): except (ModuleNotFoundError): except (NameError): except (NotImplementedError):"
+    )
+    handlers = "\n".join(f"{kind}:\n    pass" for kind in kinds.rstrip(":").split(": "))
+    assert _told(turn=f"try:\n    {STEP}\n{handlers}") == []
+
+
 def test_what_is_suppressed() -> None:
     turn = f"with contextlib.suppress({{}}):\n    {STEP}"
     assert [told for _, told in _told(turn=turn.format("RuntimeError"))] == ["contextlib.suppress(RuntimeError)"]

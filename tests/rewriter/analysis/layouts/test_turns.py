@@ -56,6 +56,19 @@ def test_batches_that_are_left_out(trained: Trained) -> None:
         assert trained(source=source, batch=batch)[1] == ["local-decision"] * found, source
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "itertools.takewhile(lambda batch: batch[1].sum() > 0, loader)",
+        "itertools.dropwhile(lambda batch: batch[1].sum() > 0, loader)",
+        "itertools.filterfalse(lambda batch: batch[1].sum() > 0, loader)",
+        "itertools.compress(loader, chosen)",
+    ],
+)
+def test_iterators_that_leave_batches_out(trained: Trained, source: str) -> None:
+    assert trained(top="import itertools", source=source)[1] == ["local-decision"]
+
+
 GENERATOR = """\
 def chosen(batches):
     held = []
