@@ -470,7 +470,7 @@ class Equality:
         if called and node not in self.training.forwards:
             for function in called:
                 yield from self._result(unit, node, function, place)
-            if isinstance(node.func, cst.Attribute):
+            if isinstance(node.func, cst.Attribute) and any(self._gives_own(function, place) for function in called):
                 yield from self._keys(unit, node.func.value)
             return
         for part in (node.func, *node.args):
@@ -497,6 +497,15 @@ class Equality:
         for name in summary.parameters:
             for value in _arguments(call, function, name):
                 yield from self._keys(unit, value)
+
+    def _gives_own(self, function: FunctionNode, place: int | None) -> bool:
+        """Whether a method gives its object, or something of it: else what the object holds does not matter."""
+        if any(isinstance(key, tuple) and key[0] is not None for key in self._summary(function, place).keys):
+            return True
+        unit, own = self.reach.unit(function), {param.name.value for param in positional(function)[:1]}
+        given = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
+        parts = (part for value in given for part in (value, *descendants(value)))
+        return self.reach.yields(function) or any(isinstance(n, cst.Name) and n.value in own for n in parts)
 
     def _summary(self, function: FunctionNode, place: int | None) -> _Summary:
         """On which of its parameters, and on what else, a function's result hangs, or one of its results."""

@@ -105,7 +105,8 @@ class _Loop:
 
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
-        totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t) and not self._is_whole(t)]
+        totals = [t for t in self.totals.among(self.statements) if not self._trains(t)]
+        totals = [t for t in totals if self.step.is_of_batch(t) and not self._is_whole(t)]
         entries = [t for t in self.totals.entries(self.statements) if self.step.is_of_batch(t)]
         totals += [t for t in entries if any(self._losses(t))]
         if not totals or self.step.done_already():
@@ -140,6 +141,12 @@ class _Loop:
         if plan.gather is not None:
             yield plan.gather
             yield from self._joined(plan.gather, plan.gathered)
+
+    def _trains(self, total: Total) -> bool:
+        """Whether a call does not collect what it is given, but trains on it: ``learner.update(x, y)``."""
+        called = self.reach.called(total.node) if isinstance(total.node, cst.Call) else []
+        below = {code for function in called for code in self.reach.below(function)}
+        return any(self.reach.function_of(record.node) in below for record in self.training.steps)
 
     def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Finding]:
         """What is said of the totals that stay those of each process: once of all figures of whole batches."""
