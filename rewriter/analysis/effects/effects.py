@@ -155,7 +155,10 @@ class _Search:
 
     def _ask_first(self, makes: list[cst.Call]) -> None:
         """Files that one function asks for and another makes: the first process asks before the others do."""
-        for statement in self.makings.asked_elsewhere(makes):
+        for statement in self.makings.asked_elsewhere(makes, self.settled):
+            if isinstance(statement, Finding):
+                self.found.findings.append(statement)
+                continue
             around = {statement, *self.unit.names.ancestors(statement)}
             if around.isdisjoint(self.settled) and around.isdisjoint(self.made):
                 self._add(Effect(statement, EffectKind.DOWNLOAD, _FIRST, guarded=True, creates=True))

@@ -7,7 +7,7 @@ the file is missing, or half written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 from typing import NamedTuple
 
@@ -57,10 +57,11 @@ class Makings:
                 found = around
         return None if found is None or self.together(self.unit, found) else found
 
-    def asked_elsewhere(self, makes: Iterable[cst.Call]) -> Iterator[cst.CSTNode]:
+    def asked_elsewhere(self, makes: Iterable[cst.Call], meets: Set[cst.CSTNode]) -> Iterator[cst.CSTNode | Finding]:
         """
         The statements that ask for a file which a function of the module makes: ``if not self.is_there():
-        self.build()``, and the calls of a function that returns at once where the file is there.
+        self.build()``, and the calls of a function that returns at once where the file is there; a finding for one at
+        the head of a block that all processes run together, or in which they wait for each other (``meets``).
         """
         made = [call for call in makes if not self.reach.batch_loops(call, self.unit)]
         returning = set(self._returning_elsewhere())
@@ -70,10 +71,16 @@ class Makings:
             elif self._can_wait(question.head):
                 yield question.head
         for call in self.unit.names.calls:
+            if returning.isdisjoint(self.reach.called(call)) or self.is_done(call):
+                continue
             statement = self.unit.names.statement(call)
-            if not returning.isdisjoint(self.reach.called(call)) and isinstance(statement, cst.SimpleStatementLine):
-                if not self.is_done(call) and self._can_wait(statement):
-                    yield statement
+            block = isinstance(statement, _BLOCKS)
+            if not block and not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            if self._can_wait(statement) and not (block and not meets.isdisjoint(descendants(statement))):
+                yield statement
+            elif block and self._can_wait(call) and not self.together.starts(call):
+                yield _asked_in_head(call)
 
     def _making_questions(self, made: list[cst.Call]) -> Iterator[_Question]:
         """The questions for a file that decide whether code runs which makes one. ``made``: what makes them here."""
@@ -217,6 +224,17 @@ def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
     )
 
 
+def _asked_in_head(call: cst.Call) -> Finding:
+    return Finding(
+        "read-back",
+        call,
+        "the function called here makes a file unless it is there, and each process asks for it by itself: one that "
+        "comes later may read the file before it is whole",
+        "call it in a statement of its own before this block, inside `with accelerator.main_process_first():`",
+        Severity.REVIEW,
+    )
+
+
 def _makes(state: State, node: cst.CSTNode) -> bool:
     record = state.calls.get(node) if isinstance(node, cst.Call) else None
     if record is None or (method_name(record.node) in questions.text_methods() and not writes_by_method(record.node)):
@@ -238,6 +256,7 @@ def first_of_chain(unit: Unit, question: cst.If) -> cst.If:
     return first_of_chain(unit, above) if isinstance(above, cst.If) and above.orelse is question else question
 
 
+_BLOCKS = (cst.If, cst.For, cst.With)
 _FEW = 4
 """Statements of a function that only asks."""
 

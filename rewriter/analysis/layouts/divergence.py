@@ -518,7 +518,7 @@ class Equality:
         if called and node not in self.training.forwards:
             for function in called:
                 yield from self._result(unit, node, function, place)
-            if isinstance(node.func, cst.Attribute):
+            if isinstance(node.func, cst.Attribute) and any(self._gives_own(function, place) for function in called):
                 yield from self._keys(unit, node.func.value)
             return
         for part in (node.func, *node.args):
@@ -554,6 +554,15 @@ class Equality:
         for name in summary.asked:
             for value in arguments(call, function, name):
                 yield from self._presences.of(unit, value)
+
+    def _gives_own(self, function: FunctionNode, place: int | None) -> bool:
+        """Whether a method gives its object, or something of it: else what the object holds does not matter."""
+        if any(isinstance(key, tuple) and key[0] is not None for key in self._summary(function, place).keys):
+            return True
+        unit, own = self.reach.unit(function), {param.name.value for param in positional(function)[:1]}
+        given = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
+        parts = (part for value in given for part in (value, *descendants(value)))
+        return self.reach.yields(function) or any(isinstance(n, cst.Name) and n.value in own for n in parts)
 
     def _is_given(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
         """What decides, by its arguments, whether one call of a function of the program gives a value, or None."""

@@ -204,3 +204,20 @@ def test_a_download_that_all_await_is_not_left_behind_a_question(trained: Traine
     """The method is called outside the question, too, where all would have to wait in it."""
     _, findings = trained(top=KEEPS, built="rows = Rows()\nrows.download()")
     assert findings == ["output-check"]
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(
+    "head",
+    ['with open(fetch("a.tar")) as file:', 'for row in text("scale.json"):', 'if text("scale.json"):'],
+)
+def test_a_block_that_calls_it_at_its_head_is_run_in_turn(head: str, trained: Trained) -> None:
+    text, findings = trained(top=KEEPS, built=f"{head}\n    seen = 1")
+    assert f"{IN_TURN}    {head}\n        seen = 1" in text and findings == []
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize("inside", ['urllib.request.urlretrieve("https://example.com/b", "b")', "next(iter(loader))"])
+def test_a_block_in_which_all_meet_is_not_run_in_turn(inside: str, trained: Trained) -> None:
+    text, findings = trained(top=KEEPS, built=f'for row in text("scale.json"):\n    {inside}')
+    assert "main_process_first" not in text and "read-back" in findings
