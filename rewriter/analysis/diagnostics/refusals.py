@@ -105,6 +105,8 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     f"`{name}`, which feeds this training, is not defined anywhere: the script fails here as it is",
                     "fix the script first and run it on one device, then migrate it",
                 )
+            if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
+                return _not_cut(state, reach, uncut) if uncut is not None else (record.unit, _made_by_hand(loop, name))
             if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
                 return record.unit, _blocked(
                     "unknown-loader",
@@ -143,6 +145,30 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
         "no data loader feeds this training: every process would do the same work on the same data",
         "feed it from a torch.utils.data.DataLoader, or keep it on one device",
     )  # fmt: skip
+
+
+def _is_collection(state: State, unit: Unit, name: cst.Name) -> bool:
+    """Whether all that a variable is given is a list or an array, and so no loader."""
+    values = plain_values(unit.names, name)
+    return bool(values) and all(
+        isinstance(value, (cst.List, cst.Tuple, cst.Set, cst.ListComp, cst.SetComp))
+        or (isinstance(value, cst.Call) and value in state.calls and _makes_array(outside_name(state.calls[value])))
+        for value in values
+    )
+
+
+def _makes_array(name: str) -> bool:
+    return name in ("builtins.list", "builtins.sorted", "builtins.tuple") or name.startswith("numpy.")
+
+
+def _made_by_hand(loop: cst.For, name: str) -> Finding:
+    return _blocked(
+        "no-data-parallel-axis",
+        loop,
+        f"no data loader feeds this training, but `{name}`, which the script fills by itself: every process would go "
+        "through all of it",
+        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+    )
 
 
 def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding]:
