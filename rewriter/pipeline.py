@@ -167,7 +167,7 @@ def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileRes
     return tuple(f._replace(traits=(batch, *f.traits)) if f is trains[0] else f for f in done)
 
 
-_OF_LENGTH = ("length", "early-length", "steps", "cadence", "interval", "limit", "rate")
+_OF_LENGTH = ("length", "early-length", "steps", "cadence", "long-cadence", "interval", "limit", "rate")
 """Traits of a script whose loaders are N times shorter on N processes."""
 
 

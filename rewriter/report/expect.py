@@ -110,6 +110,11 @@ def _counted(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:
             f"{_named(found, where)}: this counts the steps of one process, and on N processes an epoch has N times "
             "fewer. Code that depends on it runs N times less often, and never if an epoch has fewer steps than that."
         )
+    if found := by_kind.get("long-cadence"):
+        yield (
+            f"{_named(found, where)}: this counts the steps of one process through all epochs, and on N processes an "
+            "epoch has N times fewer. Code that depends on it runs after N times as many rows."
+        )
     if found := by_kind.get("interval"):
         yield (
             f"{_named(found, where)}: this counts the steps of one process, and on N processes an epoch has N times "

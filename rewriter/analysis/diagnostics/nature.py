@@ -30,8 +30,8 @@ def nature(
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``early-length``, ``steps``, ``cadence``, ``interval``, ``limit``, ``rate``, ``bar``, ``rows-done``, ``running``,
-    ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``, ``precision``;
+    ``early-length``, ``steps``, ``cadence``, ``long-cadence``, ``interval``, ``limit``, ``rate``, ``bar``,
+    ``rows-done``, ``running``, ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
     that the program never makes.

@@ -224,6 +224,10 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
             [Trait("steps", "len(rows) // batch", 3)],
             "len(rows) // batch (line 3): the number of steps of an epoch on one",
         ),
+        (
+            [Trait("long-cadence", "step % 9 == 0", 3)],
+            "step % 9 == 0 (line 3): this counts the steps of one process th",
+        ),
         ([Trait("cadence", "i % 9 == 0", 3)], "i % 9 == 0 (line 3): this counts the steps of one process"),
         ([Trait("interval", "i % 9 == 0", 3)], "runs about N times less often, and at least once an epoch"),
         ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): this limit applies to each process"),
@@ -250,6 +254,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "the length of a loader",
         "a length from before prepare",
         "steps of an epoch",
+        "a cadence through all epochs",
         "a cadence",
         "an interval",
         "a limit",
