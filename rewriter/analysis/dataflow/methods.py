@@ -258,6 +258,8 @@ def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
         state.solver.add(call.result, inner)
         of_parser(call, unknown.qualified, name, inner)
         call.give_host_values()
+        if questions.lists(f"{unknown.qualified}.{name}"):
+            state.solver.add(call.result, state.trace(call.node, Trail.LISTING))
 
 
 _OF_MODULES = frozenset("parameters named_parameters train eval modules children forward".split())

@@ -16,6 +16,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.fixed_attributes import fixed_attribute
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import bindings_value
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -144,7 +145,7 @@ def _given(
     """The variable that holds a device, for a parameter that of the calls: where a call has given several values."""
     binding = unit.names.binding(node)
     held = [o for o in origins(state.binding(binding)) if o.qualified != "follows"] if binding is not None else []
-    if binding is None or not held or any(o.role is not Role.DEVICE for o in held):
+    if binding is None or any(o.role is not Role.DEVICE for o in held):
         return None
     if any(isinstance(definition, cst.Param) for definition in binding.definitions):
         found = {}
@@ -153,9 +154,13 @@ def _given(
             if given is not None:
                 found[given[2]] = given
         return next(iter(found.values())) if len(found) == 1 else None
-    element = unit.names.parents.get(binding.definitions[0])
-    once = len(binding.definitions) == 1 and isinstance(element, cst.Element)
-    return (unit, node, binding) if once else None
+    if len(binding.definitions) != 1:
+        return None
+    if not held:  # `device = args.device`
+        values = bindings_value(unit.names, binding)
+        named = len(values) == 1 and isinstance(values[0], cst.Attribute) and _is_named_device(state, values[0])
+        return (unit, node, binding) if named else None
+    return (unit, node, binding) if isinstance(unit.names.parents.get(binding.definitions[0]), cst.Element) else None
 
 
 def _of_variable(
@@ -198,12 +203,15 @@ def _names_cpu(text: str, made: list[Origin]) -> str:
 
 def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
     """Whether an attribute of something of the script's is called device, and used as one."""
+    return _is_named_device(state, node) and _takes_device(unit, node)
+
+
+def _is_named_device(state: State, node: cst.Attribute) -> bool:
+    """Whether it is called device."""
     if node.attr.value.lower() not in _NAMES:
         return False
     base = state.values.get(node.value)
-    if base is None or any(isinstance(t, Origin) for t in base.things) or not base.things:
-        return False
-    return _takes_device(unit, node)
+    return base is not None and bool(base.things) and not any(isinstance(t, Origin) for t in base.things)
 
 
 def _takes_device(unit: Unit, node: cst.CSTNode) -> bool:

@@ -66,3 +66,49 @@ def test_an_option_that_names_the_cpu_is_followed(top: str, condition: str | Non
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     argument = f"cpu={condition}" if condition is not None else ""
     assert f"accelerator = Accelerator({argument})\n" in file.after.decode()
+
+
+RENAMED = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+
+def fit(net, rows, rule, device):
+    for x, y in rows:
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        rule.step()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()
+    device = args.device
+    net = torch.nn.Linear(8, 2).to(device)
+    rows = DataLoader(train, batch_size=32)
+    rule = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit(net, rows, rule, device)
+    {end}
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "torch.zeros(2).to(device)", "log(on=device)"])
+def test_a_variable_that_only_renames_the_option_is_followed(end: str) -> None:
+    """`--device cpu` trained on the GPU; where something else read the variable, nothing said so."""
+    (file,) = migrate([decode(RENAMED.format(end=end).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert '    accelerator = Accelerator(cpu=device == "cpu")\n    device = accelerator.device.type\n' in text
+    assert "unread-option" not in [told.id for told in file.diagnoses]
+
+
+@pytest.mark.parametrize("value", ["args.number", "int(args.device)", "names[0]"])
+def test_what_is_not_called_a_device_is_not_asked_for_the_cpu(value: str) -> None:
+    text = RENAMED.replace("args.device", value).format(end="pass")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "Accelerator()" in file.after.decode()
