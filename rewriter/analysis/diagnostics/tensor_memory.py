@@ -23,7 +23,7 @@ _WHOLE = frozenset("copy_ set_ resize_ resize_as_ fill_ zero_ detach_ requires_g
 """Methods that leave nothing of what was there, or of the values."""
 
 
-class Change(NamedTuple):
+class TensorChange(NamedTuple):
     """One statement or call that changes a tensor by values."""
 
     node: cst.CSTNode
@@ -54,7 +54,7 @@ def _path(reach: Reach, training: Training) -> frozenset[cst.CSTNode]:
     return frozenset(path.nodes).union(*(descendants(end) for end in path.ends))
 
 
-def _changes(unit: Unit) -> Iterator[Change]:
+def _changes(unit: Unit) -> Iterator[TensorChange]:
     """The changes that leave a part of what was there before."""
     for node in unit.names.every(cst.Call, cst.Assign, cst.AugAssign):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
@@ -62,15 +62,15 @@ def _changes(unit: Unit) -> Iterator[Change]:
             base = _base(node.func.value)
             partly = isinstance(node.func.value, cst.Subscript) or any(_names(v, base) for v in values)
             if method.endswith("_") and not method.endswith("__") and (method not in _WHOLE or partly):
-                yield Change(node, base, values)
+                yield TensorChange(node, base, values)
         elif isinstance(node, cst.Assign) and len(node.targets) == 1:
             target = node.targets[0].target
             base = _base(target)
             moves = isinstance(node.value, cst.BinaryOperation) and _names(node.value, base)
             if isinstance(target, cst.Subscript) or moves:
-                yield Change(node, base, [node.value])
+                yield TensorChange(node, base, [node.value])
         elif isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Subscript):
-            yield Change(node, _base(node.target), [node.value])
+            yield TensorChange(node, _base(node.target), [node.value])
 
 
 def _base(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -88,7 +88,7 @@ def _names(node: cst.CSTNode, base: cst.BaseExpression) -> bool:
     return any(part.deep_equals(base) for part in descendants(node))
 
 
-def _of_outputs(state: State, unit: Unit, change: Change) -> bool:
+def _of_outputs(state: State, unit: Unit, change: TensorChange) -> bool:
     """Whether what a tensor is changed by is computed from the rows of a step, and no gradient flows through it."""
     if not dotted(change.field) or not any(origins(state.values.get(v), Role.OUTPUT) for v in change.values):
         return False
@@ -102,7 +102,7 @@ def _of_outputs(state: State, unit: Unit, change: Change) -> bool:
     )
 
 
-def _outlives(unit: Unit, change: Change, training: Training) -> bool:
+def _outlives(unit: Unit, change: TensorChange, training: Training) -> bool:
     """Whether a tensor is there before the step: an attribute, or a variable of the code around the loop."""
     if isinstance(change.field, cst.Attribute):
         return dotted(change.field).startswith("self.")
@@ -115,7 +115,7 @@ def _outlives(unit: Unit, change: Change, training: Training) -> bool:
     return bool(made) and not any(d in inside or isinstance(d, cst.Param) for d in made)
 
 
-def _enters(unit: Unit, change: Change, path: frozenset[cst.CSTNode]) -> bool:
+def _enters(unit: Unit, change: TensorChange, path: frozenset[cst.CSTNode]) -> bool:
     """Whether a loss of a later step reads a tensor, by itself or in what it changes another one by."""
     own = set(descendants(change.node))
     owner = next((a for a in unit.names.ancestors(change.node) if isinstance(a, cst.ClassDef)), unit.names.module)
@@ -133,14 +133,14 @@ def _enters(unit: Unit, change: Change, path: frozenset[cst.CSTNode]) -> bool:
     return False
 
 
-def _changes_of(unit: Unit, owner: cst.CSTNode) -> list[Change]:
+def _changes_of(unit: Unit, owner: cst.CSTNode) -> list[TensorChange]:
     """The changes of attributes in a class, also those that replace all of them."""
-    found: list[Change] = []
+    found: list[TensorChange] = []
     for node in descendants(owner) if isinstance(owner, cst.ClassDef) else ():
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and method_name(node).endswith("_"):
-            found.append(Change(node, _base(node.func.value), [arg.value for arg in node.args]))
+            found.append(TensorChange(node, _base(node.func.value), [arg.value for arg in node.args]))
         elif isinstance(node, cst.Assign) and len(node.targets) == 1:
-            found.append(Change(node, _base(node.targets[0].target), [node.value]))
+            found.append(TensorChange(node, _base(node.targets[0].target), [node.value]))
     return [change for change in found if isinstance(change.field, cst.Attribute)]
 
 
@@ -165,7 +165,7 @@ def _of_evaluation(unit: Unit, read: cst.CSTNode) -> bool:
     return any(isinstance(n, cst.Attribute) and n.attr.value == "training" for t in tests for n in descendants(t))
 
 
-def _is_joined(state: State, reach: Reach, unit: Unit, change: Change) -> bool:
+def _is_joined(state: State, reach: Reach, unit: Unit, change: TensorChange) -> bool:
     """Whether the code around a change makes something that all processes have."""
     calls = (n for n in reach.own(unit.names.function(change.node)) if isinstance(n, cst.Call) and n in state.calls)
     for record in map(state.calls.__getitem__, calls):
