@@ -10,9 +10,11 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
+from ..analysis.dataflow.object_fields import fields_of
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.syntax.nodes import dotted
+from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.draws import sites_of, split_draws, weight_draws
 from ..analysis.training.training import Training
@@ -36,7 +38,7 @@ class ProgramUses:
         self.splitting = self._sites(split_draws(self.state, reach))
         """The calls that come to a random split."""
         self.kept = self._kept()
-        """For each thing the calls that create an object which keeps it."""
+        """For each thing where an object gets it to keep."""
         self._active = self._coming_to(self.working)
 
     def calls(self, more: Iterable[cst.CSTNode]) -> Iterator[cst.Call]:
@@ -56,8 +58,8 @@ class ProgramUses:
         return {code for code in self.reach.reachable if not codes.isdisjoint(self.reach.below(code))}
 
     def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
-        """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
-        one. An object that only reads and sets the groups of an optimizer may keep any: all have the same groups."""
+        """For each thing where an object gets it to keep: after that the object holds the unprepared one. An object
+        that only reads and sets the groups of an optimizer may keep any: all have the same groups."""
         found: dict[Origin, list[cst.CSTNode]] = {}
         made: dict[Thing, cst.Call] = {
             thing: record.node
@@ -70,8 +72,29 @@ class ProgramUses:
             for origin in origins(held) if keeper in made else ():
                 if origin.role is Role.OPTIMIZER and (keeper, origin) not in self._stepping:
                     continue
-                found.setdefault(origin, []).append(made[keeper])
+                found.setdefault(origin, []).extend(self._keeping(keeper, made[keeper], origin))
         return found
+
+    def _keeping(self, keeper: Thing, made: cst.Call, origin: Origin) -> Iterator[cst.CSTNode]:
+        """Where an object gets what it keeps: where it is made, or where it is set later, by a method or from
+        outside."""
+        inside = {code for function in self.reach.called(made) for code in self.reach.below(function)}
+        stores = fields_of(self.state).stores(keeper, origin)
+        if not stores or any(unit.names.function(value) in inside for unit, value in stores):
+            yield made
+            return
+        for unit, value in stores:
+            if origin.node in {value, *descendants(value)}:
+                continue  # it is made there, and prepared under that name
+            yield value
+            pending, seen = [unit.names.function(value)], set[Code]()
+            while pending:
+                code = pending.pop()
+                seen.add(code)
+                for site in self.reach.sites(code):
+                    yield site
+                    above = self.reach.function_of(site)
+                    pending += [above] if above not in seen else []
 
     @cached_property
     def _stepping(self) -> set[tuple[Thing, Origin]]:
