@@ -245,7 +245,7 @@ def test_nobody_waits_for_a_download_that_has_failed(migrated: Callable[[str], s
 
 def test_a_handler_around_a_training_is_named(lines: Lines) -> None:
     end = "try:\n    for x, y in loader:\n        model(x)\nexcept LookupError:\n    nltk.download('punkt')"
-    assert lines(imports="import nltk", end=end)[1:] == ([], ["downloads"])
+    assert lines(imports="import nltk", end=end)[1:] == ([], ["local-decision", "downloads"])
 
 
 FETCHED_BELOW = """\

@@ -101,6 +101,7 @@ class Gathers:
         """Whether the step reads what is gathered beside rows that stay those of this process, such as the output that
         a progress bar's accuracy compares the labels with."""
         whole, steps = set[Binding](), self.statements[self.statements.index(gather.node) :]
+        replaced = {name for name, _ in gather.counts}
         asked: cst.CSTNode
         for part in (node for statement in steps for node in descendants(statement)):
             if isinstance(part, cst.For):
@@ -111,7 +112,8 @@ class Gathers:
                 asked, made = part, bound(self.unit, part)
             else:
                 continue
-            read = {b for n in descendants(asked) if isinstance(n, cst.Name) and (b := self.unit.names.binding(n))}
+            names = (n for n in descendants(asked) if isinstance(n, cst.Name) and n not in replaced)
+            read = {b for n in names if (b := self.unit.names.binding(n))}
             whole.update(b for b in read if b.name in gather.names)
             if whole.isdisjoint(read):
                 continue
