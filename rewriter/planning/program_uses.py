@@ -84,8 +84,8 @@ class ProgramUses:
             yield made
             return
         for unit, value in stores:
-            if origin.node in {value, *descendants(value)}:
-                continue  # it is made there, and prepared under that name
+            if self._comes_from(value, origin):
+                continue  # it is prepared under that name
             yield value
             pending, seen = [unit.names.function(value)], set[Code]()
             while pending:
@@ -95,6 +95,12 @@ class ProgramUses:
                     yield site
                     above = self.reach.function_of(site)
                     pending += [above] if above not in seen else []
+
+    def _comes_from(self, value: cst.BaseExpression, origin: Origin) -> bool:
+        """Whether a thing is made in an expression, or given by a call in it that is not given the thing."""
+        parts = [value, *descendants(value)]
+        read = (node for node in parts if isinstance(node, (cst.Name, cst.Attribute)))
+        return origin.node in parts or not any(origin in origins(self.state.values.get(node)) for node in read)
 
     @cached_property
     def _stepping(self) -> set[tuple[Thing, Origin]]:

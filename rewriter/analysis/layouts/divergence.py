@@ -19,6 +19,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.command_lines import option
 from ..dataflow.containers import key_of
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
@@ -257,6 +258,10 @@ class Equality:
     def _called_on(self, unit: Unit, call: cst.Call) -> None:
         """What a method is given stays in its object: in a list, a meter. So does what the object is called with."""
         func = call.func
+        if (kept := option(call)) is not None:  # each option has its own attribute of what is read
+            for arg in call.args:
+                self._note((None, kept), unit, arg.value)
+            return
         if isinstance(func, cst.Attribute) and func.attr.value in SHRINKING:
             target = self._target(unit, func.value)
             if target is not None:
@@ -505,6 +510,8 @@ class Equality:
             return
         if counts_dimensions(node) or (record is not None and questions.asks_type(outside_name(record))):
             return
+        if name == "len" and len(node.args) == 1 and origins(self.state.values.get(node.args[0].value), Role.LOADER):
+            return  # all have as many batches
         if name == "len" and len(node.args) == 1 and is_list(self.state, node.args[0].value):
             yield from self._measured(unit, node.args[0].value)
             return

@@ -99,3 +99,19 @@ def test_a_model_that_is_loaded_after_its_optimizer_is_set() -> None:
     text = file.after.decode()
     assert text.index("model.load_state_dict(") < text.index(PREPARED)
     assert LOADER + LOADED + "trainer.read(loader)\n" in text
+
+
+def test_an_optimizer_that_a_method_of_the_model_gives_where_it_is_kept() -> None:
+    """The trainer's own name for it is the first that it has."""
+    text = TRAINER.replace("torch.nn.Linear(8, 1)", "Net()").replace("{built}", LOADER + "trainer.read(loader)")
+    net = "class Net(torch.nn.Linear):\n    def __init__(self):\n        super().__init__(8, 1)\n"
+    net += "    def chosen(self):\n        return torch.optim.SGD(self.parameters(), lr=0.1)\n\n"
+    text = text.replace("class Trainer", net + "class Trainer").replace(
+        "    def fit(self):\n", "    def fit(self):\n        self.optimizer = self.model.chosen()\n"
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert file.changed and [found.id for found in file.diagnoses] == []
+    (kept,) = file.after.decode().partition("self.optimizer = self.model.chosen()\n")[2:]
+    assert kept.startswith(
+        "        self.accelerator = Accelerator()\n        self.model, self.optimizer, self.batches = "
+    )

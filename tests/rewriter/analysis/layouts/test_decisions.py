@@ -139,3 +139,47 @@ def test_the_type_of_what_a_model_gives_is_the_same_everywhere(trained: Trained)
     choice = "    loss = out.mean()\nelse:\n    loss = torch.nn.functional.cross_entropy(out, y)"
     _, findings = trained(loss=f"out = model(x)\nif out.max() > 3:\n{choice}", epoch="print(epoch)")
     assert "local-decision" in findings
+
+
+def test_a_time_that_one_option_has_is_not_in_the_others(trained: Trained) -> None:
+    top = "import argparse\nimport time\nparser = argparse.ArgumentParser()\n"
+    top += "parser.add_argument('--folder', default=str(time.time()))\nparser.add_argument('--once', default=False)\n"
+    text, findings = trained(built=f"{top}args = parser.parse_args()", step="if args.once:\n    break")
+    assert "if args.once:" in text and findings == []
+
+
+ENDLESS = """\
+import torch
+from itertools import repeat
+from torch.utils.data import DataLoader
+
+def endless(loader):
+    for each in repeat(loader):
+        yield from each
+
+class Trainer:
+    def __init__(self, model, loader, steps=None):
+        self.model, self.loader = model, loader
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if steps is None:
+            self.steps = len(self.loader)
+        else:
+            self.loader, self.steps = endless(loader), steps
+
+    def run(self):
+        for number, (x, y) in enumerate(self.loader):
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if number == self.steps:
+                break
+
+Trainer(torch.nn.Linear(8, 1), DataLoader(load(), batch_size=4), 9).run()
+"""
+
+
+def test_how_many_batches_a_loader_has_is_the_same_everywhere() -> None:
+    """Also where the same attribute may hold a generator of its batches, which has no length."""
+    (file,) = migrate([decode(ENDLESS.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert file.changed and "local-decision" not in {found.id for found in file.diagnoses}
