@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .accelerator.facade import Accelerator
     from .checkpoint.weights import load_checkpoint_in_model
     from .compat.operations import synchronize_rng_states
-    from .compat.plugins import DeepSpeedPlugin, FullyShardedDataParallelPlugin, ParallelismConfig
+    from .compat.plugins import DeepSpeedPlugin
     from .config.handlers import (
         AutocastKwargs,
         DistributedDataParallelKwargs,
@@ -124,8 +124,8 @@ _HOME = {
     "DistributedType": ".types",
     "ProfileKwargs": ".tracking.profiling",
     "DeepSpeedPlugin": ".compat.plugins",
-    "FullyShardedDataParallelPlugin": ".compat.plugins",
-    "ParallelismConfig": ".compat.plugins",
+    "FullyShardedDataParallelPlugin": ".config.fsdp",
+    "ParallelismConfig": ".config.parallelism",
     "PrecisionType": ".types",
 }
 

@@ -113,7 +113,7 @@ LAYERS = {
     """,
     "runtime": """
         types errors classes available
-        torch_internals
+        torch_internals torch_sharding
         config
         device
         process

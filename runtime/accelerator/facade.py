@@ -15,6 +15,7 @@ from ..collectives.unseeded import share_unseeded
 from ..collectives.world import World
 from ..compat.plugins import ComesLater, refuse_arguments
 from ..config.environment import read_environment
+from ..config.fsdp import FullyShardedDataParallelPlugin
 from ..config.handlers import (
     GradientAccumulationPlugin,
     KwargsHandler,
@@ -22,6 +23,7 @@ from ..config.handlers import (
     one_of,
     window_length,
 )
+from ..config.parallelism import ParallelismConfig
 from ..config.project import PathLike, ProjectConfiguration, project
 from ..config.settings import DataLoaderConfiguration, either, resolve, with_loaders
 from ..data.hand_batches import HandBatches
@@ -77,6 +79,10 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
             `kwarg_handler`.
         dynamo_backend: compile models with this back end of `torch.compile`, in place.
         dynamo_plugin: the same with further settings.
+        fsdp_plugin: every process keeps a part of each weight, of its gradient and of the optimizer's state. On one
+            process it changes nothing.
+        parallelism_config: how processes are divided: how many copies there are of a model, and among how many
+            processes each is sharded.
 
     Raises:
         NotAvailableYet: an argument asks for something that is not there yet.
@@ -92,7 +98,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         cpu: bool = False,
         dataloader_config: DataLoaderConfiguration | None = None,
         deepspeed_plugin: None = None,
-        fsdp_plugin: None = None,
+        fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
         torch_tp_plugin: None = None,
         megatron_lm_plugin: None = None,
         rng_types: list[str] | None = None,
@@ -105,7 +111,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         deepspeed_plugins: None = None,
-        parallelism_config: None = None,
+        parallelism_config: ParallelismConfig | None = None,
         kwarg_handler: list[KwargsHandler] | None = None,
         step_with_optimizer: bool | None = None,
     ) -> None:
@@ -126,6 +132,8 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
             dynamo_backend=dynamo_backend,
             dynamo_plugin=dynamo_plugin,
             rng_types=rng_types,
+            fsdp_plugin=fsdp_plugin,
+            parallelism_config=parallelism_config,
         )
         if group.left():  # another training of the same script
             PartialState._reset_state()

@@ -12,9 +12,7 @@ from typing import Any, NoReturn
 
 from ..errors import NotAvailableYet
 
-_ARGUMENTS = (
-    "deepspeed_plugin fsdp_plugin torch_tp_plugin megatron_lm_plugin deepspeed_plugins parallelism_config"
-).split()
+_ARGUMENTS = ("deepspeed_plugin torch_tp_plugin megatron_lm_plugin deepspeed_plugins").split()
 
 
 class Later:
@@ -32,10 +30,6 @@ class Later:
         raise NotAvailableYet(f"{cls.__name__}(...)", cls.instead)
 
 
-class FullyShardedDataParallelPlugin(Later):
-    """Settings of sharded weights."""
-
-
 class DeepSpeedPlugin(Later):
     """Settings of DeepSpeed."""
 
@@ -46,10 +40,6 @@ class DeepSpeedSequenceParallelConfig(Later):
 
 class MegatronLMPlugin(Later):
     """Settings of Megatron-LM."""
-
-
-class ParallelismConfig(Later):
-    """The dimensions of a mesh."""
 
 
 class TorchTensorParallelPlugin(Later):

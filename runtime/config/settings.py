@@ -9,6 +9,7 @@ from typing import TypeVar
 from ..errors import MixedUseError, NotAvailableYet, UnknownWordError, expect
 from ..types import PrecisionType, RNGType
 from .environment import Environment
+from .fsdp import FullyShardedDataParallelPlugin
 from .handlers import (
     AutocastKwargs,
     DistributedDataParallelKwargs,
@@ -21,6 +22,7 @@ from .handlers import (
     sorted_out,
     window_length,
 )
+from .parallelism import ParallelismConfig
 
 T = TypeVar("T")
 
@@ -85,6 +87,10 @@ class Settings:
     dynamo: TorchDynamoPlugin
     handlers: dict[type, KwargsHandler]
     """All that were given, by their classes."""
+    sharding: FullyShardedDataParallelPlugin | None
+    """How weights are sharded; None: every process has whole models."""
+    mesh: ParallelismConfig | None
+    """How processes are divided; None: weights are sharded among all of them."""
 
 
 def resolve(
@@ -102,6 +108,8 @@ def resolve(
     dynamo_backend: str | None = None,
     dynamo_plugin: TorchDynamoPlugin | None = None,
     rng_types: Iterable[str] | None = None,
+    fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
+    parallelism_config: ParallelismConfig | None = None,
 ) -> Settings:
     """Join arguments and environment. An argument wins, except for the length of the accumulation window."""
     handlers = sorted_out(kwargs_handlers)
@@ -131,7 +139,29 @@ def resolve(
         joining=one_of(handlers, InitProcessGroupKwargs),
         dynamo=_dynamo(dynamo_backend, dynamo_plugin),
         handlers=handlers,
+        sharding=_sharding(fsdp_plugin, parallelism_config),
+        mesh=parallelism_config,
     )
+
+
+def _sharding(
+    plugin: FullyShardedDataParallelPlugin | None, mesh: ParallelismConfig | None
+) -> FullyShardedDataParallelPlugin | None:
+    """A mesh that shards asks for sharding; one that does not forbids it."""
+    if plugin is not None:
+        wanted = "a FullyShardedDataParallelPlugin(...), or nothing"
+        expect("fsdp_plugin", plugin, FullyShardedDataParallelPlugin, wanted)
+    if mesh is None:
+        return plugin
+    expect("parallelism_config", mesh, ParallelismConfig, "a ParallelismConfig(...), or nothing")
+    if mesh.dp_shard_size > 1:
+        return plugin or FullyShardedDataParallelPlugin()
+    if plugin is not None:
+        raise MixedUseError(
+            "fsdp_plugin asks for sharded weights, and parallelism_config has dp_shard_size=1, which keeps them whole. "
+            "Set dp_shard_size to the number of processes that share a model, or leave one of the two out."
+        )
+    return None
 
 
 def with_loaders(settings: Settings, loaders: DataLoaderConfiguration) -> Settings:

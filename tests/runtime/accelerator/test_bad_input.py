@@ -51,7 +51,16 @@ CONSTRUCTED = {
         ValueError,
         "Give it in one place",
     ),
-    "an engine": ({"fsdp_plugin": 1}, NotImplementedError, r"Accelerator\(fsdp_plugin=...\) is not available"),
+    "an engine": (
+        {"deepspeed_plugin": 1},
+        NotImplementedError,
+        r"deepspeed_plugin=...\) is not available",
+    ),
+    "no plugin": (
+        {"fsdp_plugin": 1},
+        TypeError,
+        "fsdp_plugin was given a int",
+    ),
 }
 
 

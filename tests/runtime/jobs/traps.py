@@ -15,7 +15,6 @@ from torchlift.runtime import (
     Accelerator,
     CheckpointError,
     DataLoaderConfiguration,
-    FullyShardedDataParallelPlugin,
     GradientAccumulationPlugin,
     MixedUseError,
     NotAvailableYet,
@@ -248,8 +247,8 @@ def w15_several_processes_on_the_cpu_know_each_other():
 
 
 def w16_sharding_that_is_not_there_is_not_replaced_by_something_else():
-    assert "FullyShardedDataParallelPlugin" in raises(NotAvailableYet, FullyShardedDataParallelPlugin)
-    assert "fsdp_plugin" in raises(NotAvailableYet, Accelerator, fsdp_plugin=object())
+    assert "deepspeed_plugin" in raises(NotAvailableYet, Accelerator, deepspeed_plugin=object())
+    assert "fsdp_plugin" in raises(TypeError, Accelerator, fsdp_plugin=object())
 
 
 def w17_uneven_inputs_are_joined_on_the_cpu():
