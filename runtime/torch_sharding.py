@@ -66,16 +66,21 @@ def forget_failed_pass(root: Any) -> None:
         part.unsharded_accumulated_grad, whole_parameter(part).grad = collected, gradient
 
 
-def move_hooks(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Let another tensor call the hooks of this one; the handles that the script holds take them off there."""
+def move_hooks(source: torch.Tensor, whole: torch.Tensor, sharded: torch.Tensor | None = None) -> None:
+    """
+    Let others call the hooks of a parameter; the handles that the script holds take them off there.
+
+    Args:
+        source: the parameter; of a sharded model, hooks of gradients are not called there.
+        whole: calls hooks of gradients, with those of this process, as other strategies do.
+        sharded: calls hooks after gradients have been added, with those of all processes; None where it is the source.
+    """
     hooks = source._backward_hooks
     if hooks:
-        target._backward_hooks, source._backward_hooks = hooks, None
-
-
-def heard_after_accumulation(parameter: torch.Tensor) -> bool:
-    """A hook is called after gradients of this parameter have been added."""
-    return bool(getattr(parameter, "_post_accumulate_grad_hooks", None))
+        whole._backward_hooks, source._backward_hooks = hooks, None
+    after = None if sharded is None else getattr(source, "_post_accumulate_grad_hooks", None)
+    if after:
+        sharded._post_accumulate_grad_hooks = after  # type: ignore[union-attr]
 
 
 def checkpoint_in_place(module: nn.Module) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 from ..collectives.world import World
 from ..device.precision import Precision
@@ -27,12 +28,12 @@ from ..torch_internals import backward_pass, buffers_in, tables, when_backward_i
 from ..torch_sharding import (
     around_forward,
     forget_failed_pass,
-    heard_after_accumulation,
     is_sharded,
     move_hooks,
     sharded_parts,
     whole_parameter,
 )
+from .averages import anywhere_of, as_bits
 from .data_parallel import DataParallelEngine
 from .extend import Extended
 from .former import current
@@ -100,14 +101,25 @@ class FullyShardedEngine(Strategy):
         self._hooked: dict[int, Any] = {}
         self._ear = weakly_heard(self)
         self._told = False
-        self._reached = False
-        """The pass that `Accelerator.backward` runs has come by the model."""
+        self._heard: set[int] = set()
+        """The whole parameters that have been given gradients since the last exchange."""
+        self._without: list[Any] | None = None
+        """What had no gradient before the pass that is under way; None before it comes by the model."""
         self._passes: set[int] = set()
         """Passes under way that the script has begun by itself."""
         self._depth = 0
         """A forward pass, or another method that computes with weights, is under way."""
         self._failed = False
         """A pass has ended in an error: nobody knows how far the other processes have come in it."""
+        shards: type = FSDPModule
+        self._notes = [
+            unit.register_forward_pre_hook(partial(self._note_unit, path), prepend=True)
+            for path, unit in model.named_modules()
+            if isinstance(unit, shards) and unit not in roots
+        ]
+        for root in roots:
+            if hasattr(root, "set_reduce_scatter_unused_params"):
+                root.set_reduce_scatter_unused_params(True)
         self.look()
 
     @property
@@ -152,6 +164,12 @@ class FullyShardedEngine(Strategy):
         finally:
             self._depth -= 1
 
+    def _note_unit(self, path: str, _module: nn.Module, _args: Any) -> None:
+        """Weights of a unit are gathered: on processes that gather those of another one, they would be mixed up."""
+        if backward_pass() < 0:
+            watched_calls.note("forward", path, (self.name, path))
+            watched_calls.done()
+
     def _fail(self) -> None:
         self._failed = True
         for root in self._roots:
@@ -174,10 +192,10 @@ class FullyShardedEngine(Strategy):
 
     def look(self) -> None:
         """
-        Take up thawed parameters, and hooks that the script has set.
+        Take up thawed parameters, and hooks that the script has set on parameters.
 
         Raises:
-            MixedUseError: the script has replaced weights, changed their type, or hears when gradients are added.
+            MixedUseError: the script has replaced weights, or changed their type.
         """
         if self._rest is not None:
             self._rest.look()
@@ -189,8 +207,6 @@ class FullyShardedEngine(Strategy):
             sharded, whole = part.sharded_param, whole_parameter(part)
             if sharded.dtype is not kind:
                 raise self._refusal(f"the type of its weights has become {sharded.dtype}")
-            if heard_after_accumulation(sharded):
-                raise self._refusal("a hook is to be called after gradients have been added to a weight")
             move_hooks(sharded, whole)
             if sharded.requires_grad and id(part) not in self._hooked:
                 whole.requires_grad_(True)
@@ -253,11 +269,12 @@ class FullyShardedEngine(Strategy):
         mine = not self._whole.keys().isdisjoint(graph.leaves)
         return mine or (self._rest is not None and self._rest.is_reached(graph))
 
-    def _hear(self, _parameter: torch.Tensor) -> None:
+    def _hear(self, parameter: torch.Tensor) -> None:
         """A gradient of this process has been added; torch adds up those of all during the pass."""
-        if self._told:
-            self._reached = True
-        elif self._sync:
+        self._heard.add(id(parameter))
+        if self._without is None:
+            self._without = [part for part in self._parts if part.sharded_param.grad is None]
+        if not self._told and self._sync:
             number = backward_pass()
             if number not in self._passes:
                 self._passes.add(number)
@@ -268,12 +285,32 @@ class FullyShardedEngine(Strategy):
         self._passes.discard(number)
         for call in self.when_plain:
             call()
+        self._over_everywhere()
+
+    def _over_everywhere(self) -> None:
+        """Gradients have been exchanged. One that no process has come by in the pass is none, as on one process."""
+        trained = [part for part in self._parts if part.sharded_param.requires_grad]
+        here = [id(whole_parameter(part)) in self._heard for part in trained]
+        self._world.note(f"backward of {self.name}")
+        rows = self._world.gather_numbers(as_bits(here))
+        anywhere = anywhere_of(rows, len(here))
+        without = set(map(id, self._without or ()))
+        for part, reached in zip(trained, anywhere, strict=True):
+            if not reached and id(part) in without:
+                part.sharded_param.grad = None
+        self._heard.clear()
+        self._without = None
+        if not self._adds_zeros and len(set(map(tuple, rows))) > 1:
+            raise MixedUseError(
+                f"the processes have come by different weights of the {type(self._model).__name__}: this version of "
+                "torch cannot shard such a model. Compute with the same weights on all processes, or use torch 2.13."
+            )
         self._equal()
 
     def before_backward(self, graph: Callable[[], Graph] | None, alone: Callable[[], bool]) -> None:
         """A pass of `Accelerator.backward` begins."""
         self.look()
-        self._reached = False
+        self._without = None
         self._told = True
         if self._rest is not None:
             self._rest.before_backward(graph, alone)
@@ -283,8 +320,9 @@ class FullyShardedEngine(Strategy):
         self._told = False
         if self._rest is not None:
             self._rest.after_backward()
-        if self._sync and self._reached:
-            self._equal()
+        if self._sync and self._without is not None:
+            self._over_everywhere()
+        self._without = None
 
     def failed_backward(self, goes_on: bool) -> None:
         """The pass has ended in an error: the next one begins only when all processes are there."""
@@ -328,6 +366,11 @@ class FullyShardedEngine(Strategy):
         return [part for part in self._parts if id(part.sharded_param) in chosen]
 
     @property
+    def _adds_zeros(self) -> bool:
+        """Torch adds zeros for what a process has not come by."""
+        return all(hasattr(root, "set_reduce_scatter_unused_params") for root in self._roots)
+
+    @property
     def _broadcasts_buffers(self) -> bool:
         return self._broadcasting
 
@@ -347,7 +390,7 @@ class FullyShardedEngine(Strategy):
 
     def release(self) -> None:
         """Take the hooks off the parameters. The weights stay sharded."""
-        for handle in self._hooked.values():
+        for handle in (*self._hooked.values(), *self._notes):
             handle.remove()
         self._hooked.clear()
         if self._rest is not None:

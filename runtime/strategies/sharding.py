@@ -16,8 +16,14 @@ from ..config.handlers import TorchDynamoPlugin
 from ..device.precision import Precision
 from ..errors import MixedUseError, NotAvailableYet
 from ..process import watched_calls
-from ..torch_internals import is_hooked
-from ..torch_sharding import begin_sharded, checkpoint_in_place, guard_shards, sharded_parts
+from ..torch_sharding import (
+    begin_sharded,
+    checkpoint_in_place,
+    guard_shards,
+    move_hooks,
+    sharded_parts,
+    whole_parameter,
+)
 from .compiling import compile_in_place
 from .data_parallel import DataParallelEngine
 from .former import replace as make_former
@@ -157,7 +163,9 @@ def _forward_from_before(laying: _Laying) -> None:
     now = dict(laying.model.named_parameters())
     for name, parameter in laying.before.items():
         if id(now[name]) in parts:
-            make_former(parameter, parts[id(now[name])])
+            part = parts[id(now[name])]
+            move_hooks(parameter, whole_parameter(part), part.sharded_param)
+            make_former(parameter, part)
 
 
 def _engine_of_the_rest(laying: _Laying) -> DataParallelEngine | None:
@@ -180,11 +188,6 @@ def _check(model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
             raise NotAvailableYet(
                 f"sharding a model without data ({path} is on the meta device)",
                 "Build it on the CPU: accelerator.prepare shards it from there.",
-            )
-        if is_hooked(one):
-            raise MixedUseError(
-                f"the script has set a hook on {path} of the {name}: set hooks after accelerator.prepare, because "
-                "sharded weights are new parameters."
             )
         if type(one) is not nn.Parameter:
             raise NotAvailableYet(
