@@ -56,6 +56,17 @@ def around_forward(root: Any, call: Callable[..., Any], args: tuple[Any, ...], k
     return state._post_forward(root, args, call(*args, **kwargs))
 
 
+def stopped_in_a_pass(root: Any) -> bool:
+    """A pass has ended in an error, outside of all passes: what it has gathered is still there."""
+    states = root._get_fsdp_state()._state_ctx.all_states
+    return any(state._training_state.name != "IDLE" for state in states)
+
+
+def is_uneven(tensor: object) -> bool:
+    """A sharded tensor of which some processes have fewer rows than others."""
+    return is_sharded(tensor) and tensor.shape[0] % tensor.device_mesh.size(-1) != 0  # type: ignore[attr-defined]
+
+
 def forget_failed_pass(root: Any) -> None:
     """Take a sharded model out of a pass that has failed; what it has collected without an exchange stays."""
     parts = sharded_parts(root)

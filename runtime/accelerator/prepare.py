@@ -231,13 +231,13 @@ class Preparation:
         """The same optimizer: it steps when a window is complete and nothing has overflowed."""
         expect("prepare_optimizer", optimizer, Optimizer, "an optimizer of torch, or of a class made from one")
         if gate_of(optimizer) is None:
+            for engine in self.engines.values():
+                engine.wire(optimizer)
             if self._places(place):
                 state_to_device(optimizer)
             agree = None if self._world.alone else self._agree_on_loss
             before = None if self._world.alone else self._before_step
             self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, agree, before, self._zeroed))
-            for engine in self.engines.values():
-                engine.wire(optimizer)
         return optimizer
 
     def _zeroed(self, gate: Gate) -> None:

@@ -104,8 +104,10 @@ def computing_methods(model: nn.Module) -> list[str]:
     parts = {*model._modules, *model._parameters}
     found = {}
     for cls in type(model).__mro__:
-        if cls.__module__.startswith("torch."):
+        if cls is nn.Module:
             break
+        if cls.__module__.startswith("torch."):
+            continue
         for name, value in vars(cls).items():
             plain = isinstance(value, FunctionType) and not name.startswith("_") and name != "forward"
             if plain and parts & set(value.__code__.co_names):

@@ -29,8 +29,10 @@ from ..torch_sharding import (
     around_forward,
     forget_failed_pass,
     is_sharded,
+    is_uneven,
     move_hooks,
     sharded_parts,
+    stopped_in_a_pass,
     whole_parameter,
 )
 from .averages import anywhere_of, as_bits
@@ -46,6 +48,8 @@ log = logging.getLogger(__name__)
 _VALUES = methodcaller("values")
 _WHOLE_TENSORS = {"Adafactor", "Rprop"}
 """Optimizers that need a whole tensor for a step: torch has no sharded form of what they compute."""
+_FLAT = {"LBFGS"}
+"""Optimizers that make one vector of all weights: torch can do so only where every process has as many rows."""
 _OTHER_ROUNDING = {"Muon"}
 """Optimizers whose steps are right, but rounded in another way than on one process."""
 
@@ -62,8 +66,8 @@ class ShardedFront(Extended):
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As before; also of what a window has collected on this process."""
         engine: FullyShardedEngine = self._torchlift_engine  # type: ignore[assignment]
-        super().zero_grad(*args, **kwargs)  # type: ignore[misc]
         engine.forget()
+        super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
 
 class FullyShardedEngine(Strategy):
@@ -111,7 +115,7 @@ class FullyShardedEngine(Strategy):
         """A forward pass, or another method that computes with weights, is under way."""
         self._failed = False
         """A pass has ended in an error: nobody knows how far the other processes have come in it."""
-        shards: type = FSDPModule
+        shards: Any = FSDPModule
         self._notes = [
             unit.register_forward_pre_hook(partial(self._note_unit, path), prepend=True)
             for path, unit in model.named_modules()
@@ -136,7 +140,10 @@ class FullyShardedEngine(Strategy):
 
     def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The forward pass: weights are gathered on the way."""
-        return self._under_way(lambda: super(FullyShardedEngine, self).around(call, args, kwargs))
+        output = self._under_way(lambda: super(FullyShardedEngine, self).around(call, args, kwargs))
+        if self._depth:  # another method of the model has called it, and goes on with its weights
+            self._roots[0].unshard()
+        return output
 
     def around(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Another method that computes with weights: as a forward pass, unless it is called in one."""
@@ -177,7 +184,7 @@ class FullyShardedEngine(Strategy):
 
     def _go_on(self) -> None:
         """After an error in a pass, go on only together: the others may still wait for this process in it."""
-        if self._passes and backward_pass() < 0:  # one of the script's own has not come to its end
+        if any(map(stopped_in_a_pass, self._roots)):  # a backward pass of the script's own has failed
             self._passes.clear()
             self._fail()
         if self._failed:
@@ -399,6 +406,14 @@ class FullyShardedEngine(Strategy):
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
     names = {cls.__name__ for cls in type(optimizer).__mro__}
+    if names & _FLAT:
+        uneven = [one for group in optimizer.param_groups for one in group["params"] if is_uneven(one)]
+        if uneven:
+            raise NotAvailableYet(
+                f"{type(optimizer).__name__} with a sharded weight whose length ({len(uneven[0])}) the number of "
+                "processes does not divide",
+                "Use another optimizer (AdamW, SGD), or train without sharding.",
+            )
     if names & _WHOLE_TENSORS:
         raise NotAvailableYet(
             f"{type(optimizer).__name__} with sharded weights",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch import nn
+
+from torchlift.runtime import Accelerator, FullyShardedDataParallelPlugin
 
 
 @pytest.mark.parametrize(("processes", "mesh", "claims"), [(2, "2", ""), (3, "3", ""), (4, "2x2", "few")])
@@ -25,3 +29,21 @@ def test_torch_alone_does_it_wrong(job):
     for answers in job("sharded_traps.py", 2, "plain"):
         assert not any(answer is True for answer in answers.values()), answers
         assert not any(isinstance(answer, str) for answer in answers.values()), answers  # an error would be a word
+
+
+def test_kinds_of_models_and_settings_and_what_cannot_be(job):
+    assert job("sharded_kinds.py", 2) == [True, True]
+
+
+def test_one_process_says_that_sharding_changes_nothing(caplog, monkeypatch):
+    monkeypatch.setenv("TORCHLIFT_CPU", "1")
+    accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    accelerator.backward(model(torch.ones(1, 2)).sum())
+    accelerator.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    assert type(model.weight) is nn.Parameter
+    assert list(accelerator.get_state_dict(model)) == ["weight", "bias"]
+    assert "sharding its weights changes nothing" in caplog.text
