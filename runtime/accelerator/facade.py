@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 from torch.optim import Optimizer
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from ..checkpoint.state import Checkpoints
 from ..collectives.unseeded import share_unseeded
 from ..collectives.world import World
-from ..compat.plugins import ComesLater, refuse_arguments
+from ..compat.plugins import ComesLater, refuse_arguments, refuse_sharding
 from ..config.environment import read_environment
 from ..config.handlers import (
     GradientAccumulationPlugin,
@@ -46,6 +46,10 @@ from .gradient_api import Gradients
 from .handle import found_again, name_of
 from .prepare import Preparation
 from .project_api import Records
+
+if TYPE_CHECKING:
+    from ..config.fsdp import FullyShardedDataParallelPlugin
+    from ..config.parallelism import ParallelismConfig
 
 T = TypeVar("T")
 
@@ -92,7 +96,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         cpu: bool = False,
         dataloader_config: DataLoaderConfiguration | None = None,
         deepspeed_plugin: None = None,
-        fsdp_plugin: None = None,
+        fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
         torch_tp_plugin: None = None,
         megatron_lm_plugin: None = None,
         rng_types: list[str] | None = None,
@@ -105,7 +109,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         deepspeed_plugins: None = None,
-        parallelism_config: None = None,
+        parallelism_config: ParallelismConfig | None = None,
         kwarg_handler: list[KwargsHandler] | None = None,
         step_with_optimizer: bool | None = None,
     ) -> None:
@@ -126,7 +130,10 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
             dynamo_backend=dynamo_backend,
             dynamo_plugin=dynamo_plugin,
             rng_types=rng_types,
+            fsdp_plugin=fsdp_plugin,
+            parallelism_config=parallelism_config,
         )
+        refuse_sharding(self._settings)
         if group.left():  # another training of the same script
             PartialState._reset_state()
         self._place = PartialState(cpu=self._settings.cpu, **vars(self._settings.joining))

@@ -1,5 +1,5 @@
 """
-What Accelerate has and this version has not: other engines, sharded weights, meshes, fp8.
+What Accelerate has and this version has not: other engines, fp8.
 
 Scripts can import the names; using one says that it is not there.
 """
@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from ..config.settings import Settings
 from ..errors import NotAvailableYet
 
-_ARGUMENTS = (
-    "deepspeed_plugin fsdp_plugin torch_tp_plugin megatron_lm_plugin deepspeed_plugins parallelism_config"
-).split()
+_ARGUMENTS = ("deepspeed_plugin torch_tp_plugin megatron_lm_plugin deepspeed_plugins").split()
 
 
 class Later:
@@ -32,10 +31,6 @@ class Later:
         raise NotAvailableYet(f"{cls.__name__}(...)", cls.instead)
 
 
-class FullyShardedDataParallelPlugin(Later):
-    """Settings of sharded weights."""
-
-
 class DeepSpeedPlugin(Later):
     """Settings of DeepSpeed."""
 
@@ -48,20 +43,8 @@ class MegatronLMPlugin(Later):
     """Settings of Megatron-LM."""
 
 
-class ParallelismConfig(Later):
-    """The dimensions of a mesh."""
-
-
 class TorchTensorParallelPlugin(Later):
     """Settings of tensors that are shared out."""
-
-
-class TorchTensorParallelConfig(Later):
-    """Settings of tensors that are shared out, in a mesh."""
-
-
-class TorchContextParallelConfig(Later):
-    """Settings of sequences that are shared out."""
 
 
 class FP8RecipeKwargs(Later):
@@ -94,6 +77,17 @@ def refuse_arguments(arguments: dict[str, Any]) -> None:
     for name in _ARGUMENTS:
         if arguments[name]:
             raise NotAvailableYet(f"Accelerator({name}=...)", "Leave it out.")
+
+
+def refuse_sharding(settings: Settings) -> None:
+    """
+    Weights are sharded by no engine yet: say so, whether an argument or the environment asks for it.
+
+    Raises:
+        NotAvailableYet: one does.
+    """
+    if settings.fsdp is not None or settings.parallelism is not None:
+        raise NotAvailableYet("training with sharded weights (fsdp_plugin, parallelism_config)", "Leave FSDP out.")
 
 
 class ComesLater:

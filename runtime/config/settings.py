@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import MixedUseError, NotAvailableYet, UnknownWordError, expect
 from ..types import PrecisionType, RNGType
@@ -21,6 +21,10 @@ from .handlers import (
     sorted_out,
     window_length,
 )
+
+if TYPE_CHECKING:
+    from .fsdp import FullyShardedDataParallelPlugin
+    from .parallelism import ParallelismConfig
 
 T = TypeVar("T")
 
@@ -85,6 +89,10 @@ class Settings:
     dynamo: TorchDynamoPlugin
     handlers: dict[type, KwargsHandler]
     """All that were given, by their classes."""
+    fsdp: FullyShardedDataParallelPlugin | None
+    """How weights are sharded; None: every process has all of them."""
+    parallelism: ParallelismConfig | None
+    """The mesh of the processes, where one was asked for."""
 
 
 def resolve(
@@ -102,6 +110,8 @@ def resolve(
     dynamo_backend: str | None = None,
     dynamo_plugin: TorchDynamoPlugin | None = None,
     rng_types: Iterable[str] | None = None,
+    fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
+    parallelism_config: ParallelismConfig | None = None,
 ) -> Settings:
     """Join arguments and environment. An argument wins, except for the length of the accumulation window."""
     handlers = sorted_out(kwargs_handlers)
@@ -131,6 +141,8 @@ def resolve(
         joining=one_of(handlers, InitProcessGroupKwargs),
         dynamo=_dynamo(dynamo_backend, dynamo_plugin),
         handlers=handlers,
+        fsdp=_fsdp(environment, fsdp_plugin),
+        parallelism=_parallelism(environment, parallelism_config),
     )
 
 
@@ -178,6 +190,26 @@ def _dynamo(backend: str | None, plugin: TorchDynamoPlugin | None) -> TorchDynam
     if backend is not None and plugin is not None:
         raise MixedUseError("dynamo_backend and dynamo_plugin both configure compilation. Give one.")
     return plugin or TorchDynamoPlugin(backend=backend)
+
+
+def _fsdp(environment: Environment, given: Any) -> FullyShardedDataParallelPlugin | None:
+    if given is None and not environment.fsdp:
+        return None
+    from .fsdp import FullyShardedDataParallelPlugin  # not needed by most
+
+    plugin = FullyShardedDataParallelPlugin() if given is None else given
+    expect("fsdp_plugin", plugin, FullyShardedDataParallelPlugin, "a FullyShardedDataParallelPlugin(...)")
+    return plugin
+
+
+def _parallelism(environment: Environment, given: Any) -> ParallelismConfig | None:
+    if given is None and not environment.parallelism:
+        return None
+    from .parallelism import ParallelismConfig  # not needed by most
+
+    config = ParallelismConfig() if given is None else given
+    expect("parallelism_config", config, ParallelismConfig, "a ParallelismConfig(...)")
+    return config
 
 
 def _rng_types(words: Iterable[str] | None) -> tuple[RNGType, ...]:

@@ -24,6 +24,7 @@ from torchlift.runtime import (
     utils,
 )
 from torchlift.runtime.collectives.world import World
+from torchlift.runtime.utils import patch_environment
 
 folder = Path(sys.argv[1])
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -248,8 +249,9 @@ def w15_several_processes_on_the_cpu_know_each_other():
 
 
 def w16_sharding_that_is_not_there_is_not_replaced_by_something_else():
-    assert "FullyShardedDataParallelPlugin" in raises(NotAvailableYet, FullyShardedDataParallelPlugin)
-    assert "fsdp_plugin" in raises(NotAvailableYet, Accelerator, fsdp_plugin=object())
+    assert "fsdp_plugin" in raises(NotAvailableYet, Accelerator, fsdp_plugin=FullyShardedDataParallelPlugin())
+    with patch_environment(accelerate_use_fsdp=True):
+        assert "fsdp_plugin" in raises(NotAvailableYet, Accelerator)
 
 
 def w17_uneven_inputs_are_joined_on_the_cpu():
