@@ -86,7 +86,7 @@ def refuse_sharding(settings: Settings) -> None:
     Raises:
         NotAvailableYet: one does.
     """
-    if settings.fsdp is not None or settings.parallelism is not None:
+    if settings.sharding is not None or settings.mesh is not None:
         raise NotAvailableYet("training with sharded weights (fsdp_plugin, parallelism_config)", "Leave FSDP out.")
 
 

@@ -256,17 +256,16 @@ class ParallelismConfig:
             )
         return self.device_mesh
 
-    def check(self, num_processes: int, sharded: bool) -> None:
+    def check(self, num_processes: int) -> None:
         """
         Whether a job can have this mesh.
 
         Args:
             num_processes: of the job.
-            sharded: weights are sharded (FSDP was asked for).
 
         Raises:
             NotAvailableYet: it asks for more than replicas and shards.
-            MixedUseError: its sizes are not those of the job, or FSDP is wanted without shards, or shards without FSDP.
+            MixedUseError: its sizes are not those of the job.
         """
         for axis, ability in _LATER.items():
             if self._size(axis) > 1:
@@ -280,16 +279,6 @@ class ParallelismConfig:
                 f"the mesh of ParallelismConfig has {self.total_size} processes "
                 f"(dp_replicate_size={self.dp_replicate_size} x dp_shard_size={self.dp_shard_size}), but the job has "
                 f"{num_processes}. {_fitting(num_processes, self._size('dp_replicate'))}"
-            )
-        if sharded and not self.dp_shard_enabled:
-            raise MixedUseError(
-                f"dp_replicate_size={self.dp_replicate_size} with dp_shard_size=1 shards nothing. Set "
-                "dp_shard_size, or leave out FSDP."
-            )
-        if self.dp_shard_enabled and not sharded:
-            raise MixedUseError(
-                f"dp_shard_size={self.dp_shard_size} needs FSDP: start with --use-fsdp, or give "
-                "Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())."
             )
 
 

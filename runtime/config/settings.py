@@ -89,10 +89,10 @@ class Settings:
     dynamo: TorchDynamoPlugin
     handlers: dict[type, KwargsHandler]
     """All that were given, by their classes."""
-    fsdp: FullyShardedDataParallelPlugin | None
-    """How weights are sharded; None: every process has all of them."""
-    parallelism: ParallelismConfig | None
-    """The mesh of the processes, where one was asked for."""
+    sharding: FullyShardedDataParallelPlugin | None
+    """How weights are sharded; None: every process has whole models."""
+    mesh: ParallelismConfig | None
+    """How processes are divided; None: weights are sharded among all of them, or not at all."""
 
 
 def resolve(
@@ -118,6 +118,7 @@ def resolve(
     loaders = dataloader_config or DataLoaderConfiguration()
     expect("dataloader_config", loaders, DataLoaderConfiguration, "a DataLoaderConfiguration(...)")
     windows = _accumulation(environment, gradient_accumulation_steps, gradient_accumulation_plugin)
+    mesh = _mesh(environment, parallelism_config)
     return Settings(
         device_placement=device_placement,
         split_batches=_split_batches(environment, split_batches, loaders.split_batches),
@@ -141,8 +142,8 @@ def resolve(
         joining=one_of(handlers, InitProcessGroupKwargs),
         dynamo=_dynamo(dynamo_backend, dynamo_plugin),
         handlers=handlers,
-        fsdp=_fsdp(environment, fsdp_plugin),
-        parallelism=_parallelism(environment, parallelism_config),
+        sharding=_sharding(environment, fsdp_plugin, mesh),
+        mesh=mesh,
     )
 
 
@@ -192,17 +193,26 @@ def _dynamo(backend: str | None, plugin: TorchDynamoPlugin | None) -> TorchDynam
     return plugin or TorchDynamoPlugin(backend=backend)
 
 
-def _fsdp(environment: Environment, given: Any) -> FullyShardedDataParallelPlugin | None:
-    if given is None and not environment.fsdp:
+def _sharding(
+    environment: Environment, given: Any, mesh: ParallelismConfig | None
+) -> FullyShardedDataParallelPlugin | None:
+    """A mesh that shards asks for sharding; one that only replicates leaves nothing to shard."""
+    wanted = given is not None or environment.fsdp or (mesh is not None and mesh.dp_shard_enabled)
+    if not wanted:
         return None
     from .fsdp import FullyShardedDataParallelPlugin  # not needed by most
 
     plugin = FullyShardedDataParallelPlugin() if given is None else given
     expect("fsdp_plugin", plugin, FullyShardedDataParallelPlugin, "a FullyShardedDataParallelPlugin(...)")
+    if mesh is not None and mesh.dp_replicate_enabled and not mesh.dp_shard_enabled:
+        raise MixedUseError(
+            f"FSDP is asked for, and ParallelismConfig has dp_replicate_size={mesh.dp_replicate_size} with "
+            "dp_shard_size=1, which shards nothing. Set dp_shard_size, or leave out one of the two."
+        )
     return plugin
 
 
-def _parallelism(environment: Environment, given: Any) -> ParallelismConfig | None:
+def _mesh(environment: Environment, given: Any) -> ParallelismConfig | None:
     if given is None and not environment.parallelism:
         return None
     from .parallelism import ParallelismConfig  # not needed by most

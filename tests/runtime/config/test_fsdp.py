@@ -113,7 +113,7 @@ def test_resharding_in_the_words_of_both_versions(plugin, given, reshards):
         ({"param_init_fn": print}, NotAvailableYet, "meta device"),
         ({"backward_prefetch": "SIDEWAYS"}, UnknownWordError, "BACKWARD_PRE"),
         ({"state_dict_type": "LOCAL_STATE_DICT"}, ValueError, "SHARDED_STATE_DICT"),
-        ({"STATE_DICT_TYPE": "half"}, UnknownWordError, "FULL_STATE_DICT, SHARDED_STATE_DICT"),
+        ({"STATE_DICT_TYPE": "half"}, UnknownWordError, "SHARDED_STATE_DICT, FULL_STATE_DICT"),
         ({"auto_wrap_policy": "by hand"}, UnknownWordError, "TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP"),
         ({"OFFLOAD_PARAMS": "perhaps"}, UnknownWordError, "FSDP_OFFLOAD_PARAMS"),
         ({"cpu_offload": 3.5}, WrongKindError, "CPUOffloadPolicy"),
@@ -366,13 +366,20 @@ def settings(monkeypatch, variables, **given):
 
 
 def test_settings_take_arguments_and_the_environment(monkeypatch):
-    assert settings(monkeypatch, {}).fsdp is None and settings(monkeypatch, {}).parallelism is None
+    assert settings(monkeypatch, {}).sharding is None and settings(monkeypatch, {}).mesh is None
     own, mesh = Plugin(), ParallelismConfig(dp_shard_size=2)
     found = settings(monkeypatch, {}, fsdp_plugin=own, parallelism_config=mesh)
-    assert found.fsdp is own and found.parallelism is mesh
+    assert found.sharding is own and found.mesh is mesh
     found = settings(monkeypatch, {"ACCELERATE_USE_FSDP": "true", "FSDP_RESHARD_AFTER_FORWARD": "false"})
-    assert found.fsdp.reshard_after_forward is False and found.parallelism is None
-    found = settings(
-        monkeypatch, {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", "PARALLELISM_CONFIG_DP_SHARD_SIZE": "3"}
-    )
-    assert found.parallelism.dp_shard_size == 3
+    assert found.sharding.reshard_after_forward is False and found.mesh is None
+
+
+def test_a_mesh_that_shards_asks_for_fsdp(monkeypatch):
+    assert settings(monkeypatch, {}, parallelism_config=ParallelismConfig(dp_shard_size=2)).sharding == Plugin()
+    replicas = ParallelismConfig(dp_replicate_size=2)
+    assert settings(monkeypatch, {}, parallelism_config=replicas).sharding is None
+    with pytest.raises(MixedUseError, match="shards nothing"):
+        settings(monkeypatch, {}, parallelism_config=replicas, fsdp_plugin=Plugin())
+    variables = {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", "PARALLELISM_CONFIG_DP_SHARD_SIZE": "3"}
+    found = settings(monkeypatch, variables)
+    assert found.mesh.dp_shard_size == 3 and found.sharding is not None

@@ -91,27 +91,23 @@ def test_how_sequences_are_exchanged(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "processes", "sharded", "error", "words"),
+    ("given", "processes", "error", "words"),
     [
-        ((2, 2), 6, True, MixedUseError, r"4 processes .*but the job has 6. Set dp_shard_size=3"),
-        ((2, 2), 5, True, MixedUseError, "dp_replicate_size=2 does not divide it"),
-        ((1, 2), 4, True, MixedUseError, "Set dp_shard_size=4"),
-        ((4,), 4, True, MixedUseError, "shards nothing"),
-        ((1, 4), 4, False, MixedUseError, "--use-fsdp"),
-        ((1, 2, 2), 4, True, NotAvailableYet, r"tensor parallelism \(tp_size=2\)"),
-        ((1, 2, 1, 2), 4, True, NotAvailableYet, "context parallelism"),
+        ((2, 2), 6, MixedUseError, r"4 processes .*but the job has 6. Set dp_shard_size=3"),
+        ((2, 2), 5, MixedUseError, "dp_replicate_size=2 does not divide it"),
+        ((1, 2), 4, MixedUseError, "Set dp_shard_size=4"),
+        ((1, 2, 2), 4, NotAvailableYet, r"tensor parallelism \(tp_size=2\)"),
+        ((1, 2, 1, 2), 4, NotAvailableYet, "context parallelism"),
     ],
 )
-def test_what_a_job_cannot_have(given, processes, sharded, error, words):
+def test_what_a_job_cannot_have(given, processes, error, words):
     with pytest.raises(error, match=words):
-        sizes(*given).check(processes, sharded)
+        sizes(*given).check(processes)
 
 
-@pytest.mark.parametrize(
-    ("given", "processes", "sharded"), [((), 4, True), ((2, 2), 4, True), ((1, 3), 3, True), ((4,), 4, False)]
-)
-def test_what_a_job_can_have(given, processes, sharded):
-    sizes(*given).check(processes, sharded)
+@pytest.mark.parametrize(("given", "processes"), [((), 4), ((2, 2), 4), ((1, 3), 3), ((4,), 4)])
+def test_what_a_job_can_have(given, processes):
+    sizes(*given).check(processes)
 
 
 def test_one_process_has_no_mesh():
