@@ -14,15 +14,8 @@ from torch import nn
 from ..errors import ConfigError, MixedUseError, NotAvailableYet, UnknownWordError, WrongKindError
 from .blocks import Policy, blocks, checked_ignored, classes_of, declared, ignored_in, of_classes
 from .environment import Variables
-from .fsdp_words import (
-    FSDP_AUTO_WRAP_POLICY,
-    FSDP_BACKWARD_PREFETCH,
-    keeps_no_copy,
-    offload,
-    precision_policy,
-    state_dict_configs,
-    switch,
-)
+from .fsdp_objects import offload, precision_policy, state_dict_configs
+from .fsdp_words import FSDP_AUTO_WRAP_POLICY, FSDP_BACKWARD_PREFETCH, keeps_no_copy, switch
 from .variables import ram_efficient_loading
 
 if TYPE_CHECKING:

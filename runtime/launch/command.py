@@ -16,6 +16,7 @@ from .logs import Logs, logs_of
 from .options import PRECISION_WORDS, Options, check_option, job_of
 from .plan import Job, plan
 from .sanitizing import FOUND, asked_for, attempt_folder, latest, new_folder
+from .sharding import sharding_options, taken_out
 from .spawn import run
 
 
@@ -89,6 +90,7 @@ def main() -> None:
 )
 @click.option("--dynamo-use-dynamic", is_flag=True, default=None, help="Compile for all shapes at once.")
 @click.option("--dynamo-use-regional-compilation", is_flag=True, default=None, help="Compile repeated blocks only.")
+@sharding_options
 @click.option("--num-cpu-threads-per-process", type=click.IntRange(min=1), help="Threads of each process on the CPU.")
 @click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Restart all processes when one fails.")
 @click.option("--rdzv-backend", type=click.Choice(["static", "c10d"]), help="Accepted, without effect.")
@@ -142,7 +144,7 @@ def launch(
     **given: Any,
 ) -> None:
     """Start SCRIPT on this machine as processes that know each other. What follows SCRIPT is the script's own."""
-    options = Options(**given)
+    options = Options(sharding=taken_out(given), **given)
     plain = not options.module and not options.no_python
     if plain and not os.path.exists(script):  # noqa: PTH110  (no need to load pathlib for this)
         _fail(f"there is no script {script!r}. Check the path; for a module, put -m before it.")
