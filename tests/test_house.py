@@ -99,7 +99,7 @@ LAYERS = {
         analysis.layouts
         analysis.devices
         analysis.effects
-        analysis.distributed analysis.precision analysis.diagnostics
+        analysis.distributed analysis.precision analysis.diagnostics analysis.sharding
         analysis
         validation
         planning
