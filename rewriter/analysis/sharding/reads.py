@@ -22,7 +22,7 @@ _THROUGH = frozenset({"data", "detach"})
 
 
 @dataclass(eq=False)
-class Weights:
+class ShardedWeights:
     """Answers for one program."""
 
     state: State

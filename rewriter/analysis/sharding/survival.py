@@ -22,7 +22,7 @@ from ..syntax.definitions import seen_values
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training, whole
-from .reads import Weights, text
+from .reads import ShardedWeights, text
 
 _ID = "sharded-weights"
 _STATE = "take it from accelerator.get_state_dict(model), on all processes: the main process then has the whole weight"
@@ -32,7 +32,7 @@ def survival(
     state: State, unit: Unit, reach: Reach, training: Training, stands: Mapping[Origin, Stands]
 ) -> Iterator[Finding]:
     """The findings of one module, one for each place; several of one kind and one text are one."""
-    weights = Weights(state, reach, stands)
+    weights = ShardedWeights(state, reach, stands)
     found: list[Finding] = []
     for call in unit.names.calls:
         record = state.calls.get(call)
@@ -49,7 +49,7 @@ def survival(
     yield from {(f.message, f.severity): f for f in reversed(found)}.values()
 
 
-def _of_call(weights: Weights, unit: Unit, record: CallRecord, training: Training) -> Iterator[Finding]:
+def _of_call(weights: ShardedWeights, unit: Unit, record: CallRecord, training: Training) -> Iterator[Finding]:
     call, name = record.node, outside_name(record)
     yield from _as_python(weights, unit, call)
     yield from _overwritten(weights, unit, call)
@@ -80,7 +80,7 @@ def _of_call(weights: Weights, unit: Unit, record: CallRecord, training: Trainin
         yield from _mixed(weights, unit, call)
 
 
-def _as_python(weights: Weights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+def _as_python(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
     """``model.head.weight.detach().cpu().numpy()``, ``p.tolist()``."""
     if method_name(call) not in questions.as_python() or not isinstance(call.func, cst.Attribute):
         return
@@ -91,7 +91,7 @@ def _as_python(weights: Weights, unit: Unit, call: cst.Call) -> Iterator[Finding
         yield _found(call, f"`{text(unit, call)}` raises an error with sharded weights", _STATE)
 
 
-def _overwritten(weights: Weights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+def _overwritten(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
     """``p.data.copy_(other)``, where the other tensor is whole on each process."""
     if method_name(call) != "copy_" or not call.args or not isinstance(call.func, cst.Attribute):
         return
@@ -105,7 +105,7 @@ def _overwritten(weights: Weights, unit: Unit, call: cst.Call) -> Iterator[Findi
         )
 
 
-def _alone(weights: Weights, unit: Unit, call: cst.Call, training: Training) -> Iterator[Finding]:
+def _alone(weights: ShardedWeights, unit: Unit, call: cst.Call, training: Training) -> Iterator[Finding]:
     """``model.encoder(x)`` outside of the forward pass of the model."""
     if call not in training.forwards:
         return
@@ -122,7 +122,7 @@ def _alone(weights: Weights, unit: Unit, call: cst.Call, training: Training) -> 
             return
 
 
-def _optimizer(weights: Weights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
+def _optimizer(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
     made = [o for o in origins(record.result, Role.OPTIMIZER) if o.node is record.node]
     if not made:
         return
@@ -143,7 +143,7 @@ def _optimizer(weights: Weights, unit: Unit, record: CallRecord) -> Iterator[Fin
         )
 
 
-def _mixed(weights: Weights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+def _mixed(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
     """``zip(ema.parameters(), model.parameters())``, where one of the two is not prepared."""
     models = [model for arg in call.args for model in weights.listed(unit, arg.value)[:1]]
     wholes = [whole(weights.state, model) for model in models]
@@ -158,7 +158,7 @@ def _mixed(weights: Weights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
         )
 
 
-def _by_index(weights: Weights, unit: Unit, node: cst.Subscript) -> Iterator[Finding]:
+def _by_index(weights: ShardedWeights, unit: Unit, node: cst.Subscript) -> Iterator[Finding]:
     """``model.embedding.weight[0]``, read or written."""
     if weights.of(unit, node.value) is None:
         return
@@ -178,7 +178,7 @@ def _by_index(weights: Weights, unit: Unit, node: cst.Subscript) -> Iterator[Fin
         )
 
 
-def _shared(weights: Weights, unit: Unit, node: cst.Assign) -> Iterator[Finding]:
+def _shared(weights: ShardedWeights, unit: Unit, node: cst.Assign) -> Iterator[Finding]:
     """``model.head.weight = model.embedding.weight`` after prepare."""
     for target in (one.target for one in node.targets):
         if isinstance(target, cst.Attribute) and isinstance(node.value, cst.Attribute):
@@ -193,7 +193,7 @@ def _shared(weights: Weights, unit: Unit, node: cst.Assign) -> Iterator[Finding]
                 )
 
 
-def _penalty(weights: Weights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
+def _penalty(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
     """``loss + 0.01 * sum(p.pow(2).sum() for p in model.parameters())``."""
     operand = backward_operand(record)
     nodes = list(_through(unit, operand)) if operand is not None else []
@@ -219,7 +219,7 @@ def _through(unit: Unit, start: cst.CSTNode) -> Iterator[cst.CSTNode]:
                     pending.append(value)
 
 
-def _lists_sharded(weights: Weights, unit: Unit, node: cst.CSTNode) -> bool:
+def _lists_sharded(weights: ShardedWeights, unit: Unit, node: cst.CSTNode) -> bool:
     return any(weights.sharded(unit, node, model) for model in weights.listed(unit, node))
 
 
