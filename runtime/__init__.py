@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .checkpoint.weights import load_checkpoint_in_model
     from .compat.operations import synchronize_rng_states
     from .compat.plugins import DeepSpeedPlugin
+    from .config.fsdp import FullyShardedDataParallelPlugin
     from .config.handlers import (
         AutocastKwargs,
         DistributedDataParallelKwargs,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         InitProcessGroupKwargs,
         TorchDynamoPlugin,
     )
+    from .config.parallelism import ParallelismConfig
     from .config.project import ProjectConfiguration
     from .config.settings import DataLoaderConfiguration
     from .data.loader import skip_first_batches
@@ -69,6 +71,8 @@ __all__ = [
     "AutocastKwargs",
     "DataLoaderConfiguration",
     "DistributedDataParallelKwargs",
+    "FullyShardedDataParallelPlugin",
+    "ParallelismConfig",
     "GradientAccumulationPlugin",
     "GradScalerKwargs",
     "InitProcessGroupKwargs",
@@ -80,8 +84,6 @@ __all__ = [
     "ProjectConfiguration",
     # not there yet: they say so when they are used
     "DeepSpeedPlugin",
-    "FullyShardedDataParallelPlugin",
-    "ParallelismConfig",
     # errors
     "TorchliftError",
     "BatchShapeError",

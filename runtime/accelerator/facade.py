@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 from torch.optim import Optimizer
@@ -15,7 +15,6 @@ from ..collectives.unseeded import share_unseeded
 from ..collectives.world import World
 from ..compat.plugins import ComesLater, refuse_arguments
 from ..config.environment import read_environment
-from ..config.fsdp import FullyShardedDataParallelPlugin
 from ..config.handlers import (
     GradientAccumulationPlugin,
     KwargsHandler,
@@ -23,7 +22,6 @@ from ..config.handlers import (
     one_of,
     window_length,
 )
-from ..config.parallelism import ParallelismConfig
 from ..config.project import PathLike, ProjectConfiguration, project
 from ..config.settings import DataLoaderConfiguration, either, resolve, with_loaders
 from ..data.hand_batches import HandBatches
@@ -48,6 +46,10 @@ from .gradient_api import Gradients
 from .handle import found_again, name_of
 from .prepare import Preparation
 from .project_api import Records
+
+if TYPE_CHECKING:
+    from ..config.fsdp import FullyShardedDataParallelPlugin
+    from ..config.parallelism import ParallelismConfig
 
 T = TypeVar("T")
 

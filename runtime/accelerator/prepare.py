@@ -35,9 +35,9 @@ from ..strategies.compiling import compile_in_place
 from ..strategies.data_parallel import DataParallelEngine
 from ..strategies.extend import extend, restore
 from ..strategies.join import joined
-from ..strategies.strategy import PrecisionEngine, Strategy
+from ..strategies.strategy import PrecisionEngine, TrainingEngine
 from ..strategies.unwrap import device_maps, spread
-from .sharded_models import ShardedModels
+from .sharded_models import ShardedModels, modules_in
 
 
 def _weakly(method: Callable[[], bool]) -> Callable[[], bool]:
@@ -92,7 +92,9 @@ class Preparation:
         self._loss_factor: float | None = None
         """What the loss of a batch of this process counts in the mean over all processes; None before the first one."""
         self.models: list[nn.Module] = []
-        self.engines: dict[int, Strategy] = {}
+        self._coming: list[nn.Module] = []
+        """Those of the call that is under way."""
+        self.engines: dict[int, TrainingEngine] = {}
         """Those that exchange gradients, by the identity of their model."""
         self.gates: list[Gate] = []
         self.schedulers: list[LRScheduler] = []
@@ -112,8 +114,10 @@ class Preparation:
 
     def all_of(self, things: tuple[Any, ...], placements: list[bool | None]) -> list[Any]:
         """Prepare many things: models, optimizers and loaders first, then schedulers, which ask their optimizers."""
+        self._coming = modules_in(things)
         first = [self._walk(thing, place, False) for thing, place in zip(things, placements, strict=True)]
         done = [self._walk(thing, place, True) for thing, place in zip(first, placements, strict=True)]
+        self._coming = []
         if self.models and not self._noise_parted:  # a model that is still to be built has the same weights everywhere
             self._noise_parted = True
             self._part_noise()
@@ -161,7 +165,8 @@ class Preparation:
         self.models.append(model)
         model.__dict__["_is_accelerate_prepared"] = True
         if self._sharded.shards(model) and not evaluation_mode:
-            self._add(self._sharded.shard(model, self._settings.parallel.broadcast_buffers))
+            known = [*self.models, *self._coming]
+            self._add(self._sharded.shard(model, known, self._settings.parallel.broadcast_buffers))
             return model
         if self._places(place) and not spread(model):
             model.to(self._device)
@@ -181,7 +186,12 @@ class Preparation:
             engine.outlive()
         return model
 
-    def _add(self, engine: Strategy) -> None:
+    @property
+    def mesh(self) -> Any:
+        """The processes as a mesh; None where nothing is sharded."""
+        return self._sharded.mesh
+
+    def _add(self, engine: TrainingEngine) -> None:
         """An engine begins its work: it knows the optimizers, and others hear of its exchanges."""
         model = engine.model
         engine.when_plain.append(self._check_plain)
@@ -208,7 +218,7 @@ class Preparation:
                 "of other data: accelerator.backward(loss, batch=None). Or use Accelerator(split_batches=False)."
             )
 
-    def _buffers_are_equal(self, engine: Strategy) -> None:
+    def _buffers_are_equal(self, engine: TrainingEngine) -> None:
         if engine.model.training:
             self._monitor.made_equal(engine.model)
 
@@ -251,7 +261,7 @@ class Preparation:
         for engine in self.engines.values():
             engine.look()
 
-    def _equal(self, engine: Strategy) -> None:
+    def _equal(self, engine: TrainingEngine) -> None:
         """The gradients of a model are those of all processes, on all of them."""
         for other in self.engines.values():
             if other is not engine:
@@ -342,7 +352,7 @@ class Preparation:
         self._monitor.shares_rows()
         return prepared
 
-    def engines_of(self, models: Iterable[Any]) -> list[Strategy]:
+    def engines_of(self, models: Iterable[Any]) -> list[TrainingEngine]:
         """
         The engines of some models, of all when none is named.
 

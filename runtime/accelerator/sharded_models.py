@@ -9,11 +9,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..collectives.world import World
-from ..config.parallelism import ParallelismConfig
 from ..config.settings import Settings
+from ..device.placement import map_tree
 from ..device.precision import Precision
 from ..strategies.extend import extend
-from ..strategies.strategy import Strategy
+from ..strategies.strategy import TrainingEngine
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -38,15 +38,19 @@ class ShardedModels:
         self._mesh: DeviceMesh | None = None
         if settings.sharding is not None and world.alone:
             log.warning("there is one process: sharding its weights changes nothing, and they stay whole.")
-        elif settings.sharding is not None or settings.mesh is not None:
-            _ = self.mesh  # an error now, where sizes do not fit
+        elif settings.mesh is not None:
+            settings.mesh.check(world.size)
 
     @property
     def mesh(self) -> Any:
-        """The processes as a mesh; None where nothing is sharded."""
+        """The processes as a mesh; None where nothing is sharded. All processes ask for the first time together."""
         if self._mesh is None and not self._world.alone and (self._settings.sharding or self._settings.mesh):
-            wanted = self._settings.mesh or ParallelismConfig(dp_shard_size=self._world.size)
-            self._mesh = wanted.build_device_mesh(self._world.device.type)
+            from ..config.parallelism import ParallelismConfig  # not needed by most
+
+            wanted = self._settings.mesh
+            if wanted is None or wanted.total_size == 1:
+                wanted = ParallelismConfig(dp_replicate_size=1, dp_shard_size=self._world.size)
+            self._mesh = wanted.get_device_mesh(self._world.device.type)
         return self._mesh
 
     def shards(self, model: nn.Module) -> bool:
@@ -55,8 +59,15 @@ class ShardedModels:
             return False
         return any(one.dim() for one in model.parameters())
 
-    def shard(self, model: nn.Module, broadcast_buffers: bool) -> Strategy:
-        """Shard a model; it stays the same object."""
+    def shard(self, model: nn.Module, models: list[nn.Module], broadcast_buffers: bool) -> TrainingEngine:
+        """
+        Shard a model; it stays the same object.
+
+        Args:
+            model: on the CPU, or where it is.
+            models: all models of the program: a class of units that one of them has need not be in each.
+            broadcast_buffers: buffers follow rank 0 after every exchange.
+        """
         from ..strategies.fully_sharded import ShardedFront  # not needed by most
         from ..strategies.sharding import Sharding, shard
 
@@ -67,6 +78,7 @@ class ShardedModels:
             self._world,
             self._precision,
             self._settings.dynamo,
+            models,
             broadcast_buffers,
         )
         own = type(model)
@@ -74,3 +86,10 @@ class ShardedModels:
         if extend(model, engine, ShardedFront):
             type(model).__name__, type(model).__qualname__ = own.__name__, own.__qualname__  # torch's says FSDP
         return engine
+
+
+def modules_in(tree: Any) -> list[nn.Module]:
+    """The models in what is prepared together."""
+    found: list[nn.Module] = []
+    map_tree(lambda leaf: found.append(leaf) if isinstance(leaf, nn.Module) else None, tree)
+    return found

@@ -1,5 +1,5 @@
 """
-What Accelerate has and this version has not: other engines, sharded weights, meshes, fp8.
+What Accelerate has and this version has not: other engines, fp8.
 
 Scripts can import the names; using one says that it is not there.
 """
@@ -44,14 +44,6 @@ class MegatronLMPlugin(Later):
 
 class TorchTensorParallelPlugin(Later):
     """Settings of tensors that are shared out."""
-
-
-class TorchTensorParallelConfig(Later):
-    """Settings of tensors that are shared out, in a mesh."""
-
-
-class TorchContextParallelConfig(Later):
-    """Settings of sequences that are shared out."""
 
 
 class FP8RecipeKwargs(Later):

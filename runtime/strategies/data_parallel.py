@@ -31,11 +31,11 @@ from .averages import average_collected, average_gradients
 from .during import DuringPass, has_sparse_gradients, small, understood
 from .graph import Graph
 from .hooks import Compression
-from .strategy import Strategy, weakly_heard
+from .strategy import TrainingEngine, weakly_heard
 from .weights import Weights, check_same, equalise
 
 
-class DataParallelEngine(Strategy):
+class DataParallelEngine(TrainingEngine):
     """
     Keeps one model equal on all processes.
 

@@ -41,7 +41,7 @@ from .extend import Extended
 from .former import current
 from .full_state import from_rank_0, full_state, shard_state
 from .graph import Graph
-from .strategy import Strategy, weakly_heard
+from .strategy import TrainingEngine, weakly_heard
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class ShardedFront(Extended):
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
 
-class FullyShardedEngine(Strategy):
+class FullyShardedEngine(TrainingEngine):
     """
     Trains one sharded model on all processes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ from .full_state import accept_whole_weights
 from .fully_sharded import FullyShardedEngine
 from .weights import check_same, equalise
 
+log = logging.getLogger(__name__)
+
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 _LOW = (torch.float16, torch.bfloat16)
 
@@ -44,6 +47,8 @@ class Sharding:
     world: World
     precision: Precision
     dynamo: TorchDynamoPlugin
+    models: list[nn.Module]
+    """All models of the program so far."""
     broadcast_buffers: bool = True
 
 
@@ -98,7 +103,7 @@ def _plan(laying: _Laying) -> None:
     laying.before = dict(model.named_parameters())
     _check(model, laying.before)
     laying.roots = _roots(model)
-    laying.units = _units(laying.how.plugin.units(model), laying.roots, model)
+    laying.units = _units(laying.how.plugin.units(model, laying.how.models), laying.roots, model)
     laying.whole = _kept_whole(model, laying.how.plugin, laying.before.values())
 
 
@@ -112,9 +117,10 @@ def _checkpoint_activations(laying: _Laying) -> None:
     if not laying.how.plugin.activation_checkpointing:
         return
     if not laying.units:
-        raise MixedUseError(
-            "activation_checkpointing=True computes the activations of each unit again, and this "
-            f"{type(laying.model).__name__} has no units. Name their classes: transformer_cls_names_to_wrap=[...]."
+        log.warning(
+            "activation_checkpointing computes the activations of each unit again, and this %s has no units: they are "
+            "kept. Name the classes of its blocks: transformer_cls_names_to_wrap=[...].",
+            type(laying.model).__name__,
         )
     for unit in laying.units:
         checkpoint_in_place(unit)
@@ -227,11 +233,10 @@ def _kept_whole(
     model: nn.Module, plugin: FullyShardedDataParallelPlugin, parameters: Iterable[nn.Parameter]
 ) -> dict[int, nn.Parameter]:
     """Scalars, tables with sparse gradients, what is no real number, other types than most, and what is named."""
-    kept: dict[int, nn.Parameter] = {}
-    named = plugin.ignored_modules or ()
-    tables = [part for part in model.modules() if getattr(part, "sparse", False)]
-    for part in (*named, *tables):
-        kept.update((id(one), one) for one in part.parameters())
+    kept = {id(one): one for one in plugin.ignored_parameters(model)}
+    for part in model.modules():
+        if getattr(part, "sparse", False):
+            kept.update((id(one), one) for one in part.parameters())
     sizes: Counter[torch.dtype] = Counter()
     for one in parameters:
         if one.requires_grad and one.dim() and one.is_floating_point():
@@ -248,20 +253,18 @@ def _policies(plugin: FullyShardedDataParallelPlugin, precision: Precision) -> t
     """For inner units, and for the root, whose output is in fp32."""
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
-    policy = plugin.mixed_precision_policy
+    policy: Any = plugin.mixed_precision_policy
     if policy is None:
         policy = MixedPrecisionPolicy(param_dtype=precision.dtype)
     if policy.param_dtype in _LOW and policy.reduce_dtype is None:
         policy = replace(policy, reduce_dtype=torch.float32)
-    if policy.param_dtype in _LOW and policy.output_dtype is None:
-        return policy, replace(policy, output_dtype=torch.float32)
+    if policy.param_dtype in _LOW and policy.output_dtype in (None, torch.float32):
+        return replace(policy, output_dtype=None), replace(policy, output_dtype=torch.float32)
     return policy, policy
 
 
 def _offload(plugin: FullyShardedDataParallelPlugin, device: torch.device) -> Any:
-    from torch.distributed.fsdp import CPUOffloadPolicy
-
-    if not plugin.cpu_offload:
+    if not plugin.offloads:
         return None
-    pinned = device.type != "cpu" and getattr(plugin.cpu_offload, "pin_memory", True)
-    return CPUOffloadPolicy(pin_memory=pinned)
+    policy: Any = plugin.cpu_offload
+    return replace(policy, pin_memory=False) if device.type == "cpu" else policy  # there is no other memory

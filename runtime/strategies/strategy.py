@@ -50,7 +50,7 @@ class PrecisionEngine:
         return to_fp32(output)
 
 
-class Strategy(PrecisionEngine, ABC):
+class TrainingEngine(PrecisionEngine, ABC):
     """
     The engine of one model that is trained on all processes.
 
@@ -62,7 +62,7 @@ class Strategy(PrecisionEngine, ABC):
 
     def __init__(self, model: nn.Module, world: World, precision: Precision) -> None:
         super().__init__(precision)
-        self.when_equal: list[Callable[[Strategy], None]] = []
+        self.when_equal: list[Callable[[TrainingEngine], None]] = []
         """Called on all processes when the gradients of a pass are those of all of them: the one place for it."""
         self.when_plain: list[Callable[[], None]] = []
         """Called on all processes at the end of a pass that the script has begun by itself."""

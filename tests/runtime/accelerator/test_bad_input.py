@@ -51,16 +51,9 @@ CONSTRUCTED = {
         ValueError,
         "Give it in one place",
     ),
-    "an engine": (
-        {"deepspeed_plugin": 1},
-        NotImplementedError,
-        r"deepspeed_plugin=...\) is not available",
-    ),
-    "no plugin": (
-        {"fsdp_plugin": 1},
-        TypeError,
-        "fsdp_plugin was given a int",
-    ),
+    "an engine": ({"megatron_lm_plugin": 1}, NotImplementedError, r"Accelerator\(megatron_lm_plugin=...\) is not"),
+    "another plugin": ({"fsdp_plugin": 1}, TypeError, r"fsdp_plugin was given a int; it takes a FullySharded"),
+    "another mesh": ({"parallelism_config": "dp"}, TypeError, "parallelism_config was given a str"),
 }
 
 

@@ -10,9 +10,15 @@ from torch.nn import functional as F
 
 from torchlift.runtime import Accelerator, FullyShardedDataParallelPlugin, GradientAccumulationPlugin, ParallelismConfig
 
+
+def in_blocks(module, recurse, nonwrapped_numel):
+    """As torch's policies: every block is a unit. In models without blocks there is none."""
+    return recurse or type(module).__name__ == "Block"
+
+
 torch.set_default_dtype(torch.float64)
 MESH = tuple(map(int, sys.argv[1].split("x"))) if "x" in sys.argv[1] else None
-BLOCKS = FullyShardedDataParallelPlugin(transformer_cls_names_to_wrap=["Block"])
+BLOCKS = FullyShardedDataParallelPlugin(auto_wrap_policy=in_blocks)
 
 
 def made(plugin=BLOCKS, **more):
@@ -264,7 +270,7 @@ def items_are_counted_over_a_window():
 
 
 FEW = (a_perceptron_by_plain_backward_and_an_optimizer_of_before, a_transformer_with_tied_embeddings_and_clipping)
-HELPERS = (made, seeded, rows, tokens, square, language, whole, check_same, trained_alike, adamw, momentum)
+HELPERS = (in_blocks, made, seeded, rows, tokens, square, language, whole, check_same, trained_alike, adamw, momentum)
 for claim in list(globals().values()):
     if isinstance(claim, type(made)) and claim.__module__ == "__main__" and claim not in HELPERS:
         if claim.__name__ in sys.argv[2:] or not sys.argv[2:] or (sys.argv[2:] == ["few"] and claim in FEW):
