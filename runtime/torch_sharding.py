@@ -102,8 +102,8 @@ def checkpoint_in_place(module: nn.Module) -> None:
     checkpoint(module, preserve_rng_state=True)
 
 
-_MESHES: set[Any] = set()
-"""Those of sharded models."""
+_MESHES: dict[Any, Callable[[], None]] = {}
+"""Those of sharded models, and what is called before all processes read a whole tensor."""
 
 
 def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
@@ -120,16 +120,13 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
     from torch.distributed.tensor import DTensor
 
     first = not _MESHES
-    _MESHES.add(mesh)
+    _MESHES[mesh] = read
     if not first:
         return
     scalar = torch.ops.aten._local_scalar_dense.default
 
     def number(_operation: Any, args: tuple[Any, ...], _kwargs: Any) -> Any:
-        if all(placement.is_replicate() for placement in args[0].placements):
-            return args[0].to_local().item()
-        read()
-        return args[0].full_tensor().item()
+        return whole_of(args[0]).item()
 
     def reduced(self: Any, protocol: Any) -> Any:
         if self.device_mesh in _MESHES and any(not placement.is_replicate() for placement in self.placements):
@@ -150,6 +147,16 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
     kind._op_dispatcher._custom_op_handlers[scalar] = number
     kind.__reduce_ex__ = reduced
     kind.data = property(torch.Tensor.data.__get__, set_data)  # type: ignore[attr-defined]
+
+
+def whole_of(tensor: Any) -> torch.Tensor:
+    """The whole of a sharded tensor; any other one is itself. All processes ask for it, if it is not whole on each."""
+    if not hasattr(tensor, "placements"):
+        return tensor  # type: ignore[no-any-return]
+    if all(placement.is_replicate() for placement in tensor.placements):
+        return tensor.to_local()  # type: ignore[no-any-return]
+    _MESHES.get(tensor.device_mesh, bool)()
+    return tensor.full_tensor()  # type: ignore[no-any-return]
 
 
 def fill_shard(sharded: Any, value: torch.Tensor) -> None:

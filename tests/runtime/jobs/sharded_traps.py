@@ -132,6 +132,16 @@ def numbers_of_this_part_alone():
     return torch.allclose(torch.tensor(found), torch.tensor(wanted), atol=1e-12) and bool(p.norm() > wanted[0] - 1e-9)
 
 
+def collectives_of_parts():
+    """A sharded tensor is whole for a collective, as it is on each process without sharding."""
+    model, twin = here.prepare(net()), net()
+    weight, wanted = model.body.weight.detach(), twin.body.weight.detach()
+    if not OURS:
+        weight = weight.to_local()
+    found = accelerator.reduce(weight.norm(), "mean")
+    return torch.allclose(found, wanted.norm()) and torch.equal(accelerator.gather(weight), wanted.repeat(size, 1))
+
+
 def data_that_is_set():
     model = here.prepare(net())
     model.body.weight.data = torch.full((5, 3), 2.0)
@@ -355,6 +365,7 @@ TRAPS = [
     half_a_checkpoint_from_the_state_dict,
     half_an_optimizer_state,
     numbers_of_this_part_alone,
+    collectives_of_parts,
     data_that_is_set,
     a_vector_that_becomes_parameters,
     a_hook_of_a_parameter_set_before,
