@@ -56,6 +56,14 @@ def around_forward(root: Any, call: Callable[..., Any], args: tuple[Any, ...], k
     return state._post_forward(root, args, call(*args, **kwargs))
 
 
+def is_view(value: object) -> bool:
+    """
+    A tensor in whose graph torch would lose its hook if it were changed in place (`out += 1`): what a layer returns for
+    inputs of three dimensions, for one. Without the hook weights are not gathered for the backward pass.
+    """
+    return isinstance(value, torch.Tensor) and value.requires_grad and value._base is not None
+
+
 def stopped_in_a_pass(root: Any) -> bool:
     """A pass has ended in an error, outside of all passes: what it has gathered is still there."""
     states = root._get_fsdp_state()._state_ctx.all_states

@@ -10,7 +10,6 @@ from torch import nn
 
 from ..collectives.world import World
 from ..device.placement import map_tree
-from ..errors import NotAvailableYet
 from ..torch_sharding import as_sharded, is_sharded
 
 
@@ -129,30 +128,3 @@ def from_rank_0(world: World, model: nn.Module, state: Mapping[str, Any]) -> Map
         broadcast(whole, 0)
         done[name] = as_sharded(whole, value) if is_sharded(value) else whole
     return done
-
-
-def shard_state(optimizer: torch.optim.Optimizer) -> None:
-    """
-    What an optimizer has remembered of sharded parameters becomes sharded like them. Nothing is exchanged.
-
-    Raises:
-        NotAvailableYet: it remembers something that is not of the shape of a parameter.
-    """
-    for parameter, state in optimizer.state.items():
-        if not is_sharded(parameter):
-            continue
-        for key, value in state.items():
-            if isinstance(value, torch.Tensor) and value.dim() and not is_sharded(value):
-                if value.shape != parameter.shape:
-                    raise NotAvailableYet(
-                        f"the state of {type(optimizer).__name__} under sharding ({key!r} has the shape "
-                        f"{list(value.shape)}, its weight {list(parameter.shape)})",
-                        "Load it before anything is sharded, or use another optimizer.",
-                    )
-                state[key] = as_sharded(value, parameter).clone()  # the whole one is given back
-            elif isinstance(value, (list, dict)) and value:
-                raise NotAvailableYet(
-                    f"a state of {type(optimizer).__name__} from before under sharding ({key!r} is a "
-                    f"{type(value).__name__})",
-                    "Prepare the model before the first step.",
-                )

@@ -8,7 +8,6 @@ the backward pass, whoever has called that.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,15 +20,16 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from ..collectives.world import World
+from ..device.placement import map_tree, tensors_in
 from ..device.precision import Precision
-from ..errors import MixedUseError, NotAvailableYet
+from ..errors import MixedUseError
 from ..process import watched_calls
 from ..torch_internals import backward_pass, buffers_in, tables, when_backward_is_over
 from ..torch_sharding import (
     around_forward,
     forget_failed_pass,
     is_sharded,
-    is_uneven,
+    is_view,
     move_hooks,
     sharded_parts,
     stopped_in_a_pass,
@@ -39,19 +39,12 @@ from .averages import anywhere_of, as_bits
 from .data_parallel import DataParallelEngine
 from .extend import Extended
 from .former import current
-from .full_state import from_rank_0, full_state, shard_state
+from .full_state import from_rank_0, full_state
 from .graph import Graph
+from .sharded_optimizers import check_optimizer, shard_state
 from .strategy import TrainingEngine, weakly_heard
 
-log = logging.getLogger(__name__)
-
 _VALUES = methodcaller("values")
-_WHOLE_TENSORS = {"Adafactor", "Rprop"}
-"""Optimizers that need a whole tensor for a step: torch has no sharded form of what they compute."""
-_FLAT = {"LBFGS"}
-"""Optimizers that make one vector of all weights: torch can do so only where every process has as many rows."""
-_OTHER_ROUNDING = {"Muon"}
-"""Optimizers whose steps are right, but rounded in another way than on one process."""
 
 
 class ShardedFront(Extended):
@@ -121,6 +114,9 @@ class FullyShardedEngine(TrainingEngine):
             for path, unit in model.named_modules()
             if isinstance(unit, shards) and unit not in roots
         ]
+        self._notes += [
+            unit.register_forward_hook(_own_output, prepend=True) for unit in self._modules if isinstance(unit, shards)
+        ]
         for root in roots:
             if hasattr(root, "set_reduce_scatter_unused_params"):
                 root.set_reduce_scatter_unused_params(True)
@@ -151,7 +147,9 @@ class FullyShardedEngine(TrainingEngine):
             return super().around(call, args, kwargs)
         model, *rest = args
         run = partial(super().around, partial(call, model))
-        return self._under_way(lambda: around_forward(model, lambda *a, **k: run(a, k), tuple(rest), kwargs))
+        return self._under_way(
+            lambda: around_forward(model, lambda *a, **k: _without_views(run(a, k)), tuple(rest), kwargs)
+        )
 
     def _under_way(self, run: Callable[[], Any]) -> Any:
         if self._depth or backward_pass() >= 0:  # a part of a pass; activations that are computed again
@@ -256,7 +254,7 @@ class FullyShardedEngine(TrainingEngine):
         for former in list(optimizer.state):
             if self._now(former) is not former:
                 optimizer.state[self._now(former)] = optimizer.state.pop(former)
-        _check_optimizer(optimizer)
+        check_optimizer(optimizer)
         shard_state(optimizer)
         for group in optimizer.param_groups:
             kinds = {is_sharded(one) for one in group["params"] if one.device.type != "cpu"}
@@ -404,24 +402,12 @@ class FullyShardedEngine(TrainingEngine):
             self._rest.release()
 
 
-def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    names = {cls.__name__ for cls in type(optimizer).__mro__}
-    if names & _FLAT:
-        uneven = [one for group in optimizer.param_groups for one in group["params"] if is_uneven(one)]
-        if uneven:
-            raise NotAvailableYet(
-                f"{type(optimizer).__name__} with a sharded weight whose length ({len(uneven[0])}) the number of "
-                "processes does not divide",
-                "Use another optimizer (AdamW, SGD), or train without sharding.",
-            )
-    if names & _WHOLE_TENSORS:
-        raise NotAvailableYet(
-            f"{type(optimizer).__name__} with sharded weights",
-            "It needs whole weights: use another optimizer (AdamW, SGD), or train without sharding.",
-        )
-    if names & _OTHER_ROUNDING:
-        log.warning(
-            "%s multiplies matrices in low precision: with sharded weights its steps differ slightly from those on one "
-            "process (about 1e-3 of a step).",
-            type(optimizer).__name__,
-        )
+def _own_output(_module: nn.Module, _args: Any, output: Any) -> Any:
+    """What a unit returns is its own tensor: scripts change it in place."""
+    return _without_views(output)
+
+
+def _without_views(output: Any) -> Any:
+    if not any(map(is_view, tensors_in(output))):
+        return output
+    return map_tree(lambda leaf: leaf.clone() if is_view(leaf) else leaf, output)
