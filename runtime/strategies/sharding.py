@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from .data_parallel import DataParallelEngine
 from .former import replace as make_former
 from .full_state import accept_whole_weights
 from .fully_sharded import FullyShardedEngine
+from .late_weights import all_tensors, fill_from_rank_0, give_memory, lacks_data
 from .weights import check_same, equalise
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,10 @@ class _Laying:
     """The parameters that every process keeps whole, by their identities."""
     before: dict[str, nn.Parameter] = field(default_factory=dict)
     """The parameters of the script."""
+    late: bool = False
+    """Only rank 0 has weights; the others get their parts when the model is sharded."""
+    source: dict[str, torch.Tensor] = field(default_factory=dict)
+    """On rank 0, those weights."""
 
 
 def shard(model: nn.Module, how: Sharding) -> FullyShardedEngine:
@@ -108,9 +114,15 @@ def _plan(laying: _Laying) -> None:
 
 
 def _make_equal(laying: _Laying) -> None:
-    """Weights and buffers become those of rank 0."""
-    check_same(laying.how.world, laying.model)
-    equalise(laying.how.world, [*laying.model.parameters(), *laying.model.buffers()])
+    """Weights and buffers become those of rank 0; where other processes have none yet, once they are sharded."""
+    world, model = laying.how.world, laying.model
+    check_same(world, model)
+    laying.late = lacks_data(world, model)
+    if laying.late:
+        give_memory(model, laying.whole, world.device)
+        laying.source = {name: one.detach() for name, one in all_tensors(model)} if world.rank == 0 else {}
+    else:
+        equalise(world, [*model.parameters(), *model.buffers()])
 
 
 def _checkpoint_activations(laying: _Laying) -> None:
@@ -154,6 +166,9 @@ def _shard_weights(laying: _Laying) -> None:
         fully_shard(unit, **options, mp_policy=inner)
     for root in laying.roots:
         fully_shard(root, **options, mp_policy=outer)
+    if laying.late:
+        fill_from_rank_0(world, laying.model, laying.source)
+    for root in laying.roots:
         begin_sharded(root)
     accept_whole_weights(laying.model)
 
@@ -172,6 +187,8 @@ def _forward_from_before(laying: _Laying) -> None:
             part = parts[id(now[name])]
             move_hooks(parameter, whole_parameter(part), part.sharded_param)
             make_former(parameter, part)
+        elif now[name] is not parameter:  # kept whole, and on the meta device before
+            make_former(parameter, SimpleNamespace(sharded_param=now[name]))
 
 
 def _engine_of_the_rest(laying: _Laying) -> DataParallelEngine | None:
@@ -190,11 +207,6 @@ def _check(model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
     if any(hasattr(part, "reshard") and hasattr(part, "unshard") for part in model.modules()):
         raise MixedUseError(f"the {name} is sharded already. Prepare it once, or leave out fully_shard in the script.")
     for path, one in parameters.items():
-        if one.is_meta:
-            raise NotAvailableYet(
-                f"sharding a model without data ({path} is on the meta device)",
-                "Build it on the CPU: accelerator.prepare shards it from there.",
-            )
         if type(one) is not nn.Parameter:
             raise NotAvailableYet(
                 f"sharding {path} of the {name}, a {type(one).__name__}",

@@ -318,6 +318,44 @@ def compiled_blocks():
     close(trained(Accelerator(fsdp_plugin=BLOCKS, dynamo_plugin=dynamo), Net), trained(Accelerator(), Net))
 
 
+def weights_that_only_rank_0_has():
+    """The others build their model on the meta device; ties, scalars and buffers are as they were."""
+
+    class Tied(Net):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Linear(6, 6, bias=False)
+            self.blocks[0].inner.weight = self.table.weight
+            self.scale = nn.Parameter(torch.tensor(0.5))
+            self.norm = nn.BatchNorm1d(3)
+            self.register_buffer("shift", torch.arange(3.0), persistent=False)
+
+        def forward(self, x):
+            return super().forward(self.norm(x) + self.shift) * self.scale + self.table(self.body(x)).sum(1, True)
+
+    plain = seeded(Tied)
+    if rank == 0:
+        model = seeded(Tied)
+    else:
+        with torch.device("meta"):
+            model = Tied()
+    optimizer, other = sgd(model), sgd(plain)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    close(whole(model), dict(plain.state_dict()), 0)
+    assert model.blocks[0].inner.weight is model.table.weight
+    plain.eval()
+    model.eval()
+    for step in range(3):
+        optimizer.zero_grad()
+        other.zero_grad()
+        accelerator.backward(square(model, rows(step)))
+        for r in range(size):
+            (square(plain, rows(step, r)) / size).backward()
+        optimizer.step()
+        other.step()
+    close(whole(model), dict(plain.state_dict()))
+
+
 # ---------------------------------------------------------------- what cannot be
 
 
@@ -344,7 +382,7 @@ def what_is_not_available_says_so():
     assert "join_uneven_inputs" in refused(NotAvailableYet, lambda: with_uneven([model]).__enter__())
     with torch.device("meta"):
         away = Net()
-    assert "meta device" in refused(NotAvailableYet, accelerator.prepare, away)
+    assert "on the meta device" in refused(NotAvailableYet, accelerator.prepare, away)
     assert "sharded already" in refused(MixedUseError, Accelerator(fsdp_plugin=BLOCKS).prepare, model)
     assert accelerator.prepare(model) is model
     refused((AssertionError, RuntimeError), copy.deepcopy, model)
