@@ -14,7 +14,7 @@ import libcst as cst
 
 from .analysis.dataflow.solver import TooComplex
 from .analysis.diagnostics.nature import nature
-from .config import Config
+from .config import Config, Strategy
 from .deep_stack import deep_stack
 from .editing import imports
 from .editing.accelerator_name import imported, spell
@@ -262,6 +262,7 @@ def _options(config: Config) -> dict[str, str]:
         "target": config.target.value,
         "mixed_precision": config.mixed_precision or "",
         "batch": "global" if config.keep_global_batch else "process",
+        **({} if config.strategy is Strategy.DDP else {"strategy": config.strategy.value}),
     }
 
 
