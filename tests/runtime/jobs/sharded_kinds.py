@@ -277,11 +277,22 @@ def a_frozen_teacher_beside_its_student():
     assert not hasattr(accelerator.prepare_model(Net(), evaluation_mode=True).body.weight, "full_tensor")
 
 
+class Scaled(Net):
+    """With a scalar, which stays whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
 def low_precision():
     for word, limit in (("bf16", 0.05), ("fp16", 0.02)):
         scaling = [GradScalerKwargs(init_scale=8.0)]
         mine = Accelerator(fsdp_plugin=BLOCKS, mixed_precision=word, kwargs_handlers=scaling)
-        model, plain = seeded(lambda: Net().float()), seeded(lambda: Net().float())
+        model, plain = seeded(lambda: Scaled().float()), seeded(lambda: Scaled().float())
         optimizer, other = sgd(model), sgd(plain)
         model, optimizer = mine.prepare(model, optimizer)
         for step in range(5):
