@@ -14,6 +14,7 @@ from torchlift.runtime import (
     NotAvailableYet,
     ParallelismConfig,
 )
+from torchlift.runtime.torch_sharding import whole_of
 
 
 def in_blocks(module, recurse, nonwrapped_numel):
@@ -177,6 +178,19 @@ def a_list_of_models_and_a_single_weight():
         return nn.ModuleDict({"a": nn.Linear(3, 1), "b": nn.Linear(3, 1, bias=False)})
 
     as_replicated(make, loss_of=lambda m, x: (m["a"](x) + m["b"](x)).square().mean())
+
+
+def clipping_by_other_norms():
+    for kind in (1.0, 2.0, float("inf")):
+        model, plain = accelerator.prepare(seeded(Scaled)), seeded(Scaled)
+        accelerator.backward(square(model, rows()))
+        for r in range(size):
+            (square(plain, rows(r=r)) / size).backward()
+        wanted = nn.utils.clip_grad_norm_(plain.parameters(), 0.01, kind)
+        found = accelerator.clip_grad_norm_(model.parameters(), 0.01, kind)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+        for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(whole_of(one.grad), other.grad, rtol=0, atol=1e-9)
 
 
 def optimizers():
