@@ -7,6 +7,7 @@ As in `torch_internals`: nobody promises that they stay. They were run with torc
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -191,6 +192,23 @@ def as_sharded(value: torch.Tensor, like_this: Any) -> torch.Tensor:
         return value
     local = value.detach().to(like_this.to_local().device)
     return distribute_tensor(local, like_this.device_mesh, like_this.placements, src_data_rank=None)
+
+
+def unscale_apart(scaler: torch.amp.GradScaler) -> None:
+    """Let a scaler take sharded gradients and whole ones one after the other: torch has one call for all of them."""
+    if "_unscale_grads_" in vars(scaler):
+        return
+    own = scaler._unscale_grads_
+
+    def unscale(optimizer: Any, *arguments: Any) -> dict[torch.device, torch.Tensor]:
+        given = [one for group in optimizer.param_groups for one in group["params"]]
+        kinds = [[one for one in given if is_sharded(one) is kind] for kind in (True, False)]
+        found: dict[torch.device, torch.Tensor] = {}
+        for parameters in filter(None, kinds):
+            found.update(own(SimpleNamespace(param_groups=[{"params": parameters}]), *arguments))  # type: ignore[arg-type]
+        return found
+
+    scaler._unscale_grads_ = unscale  # type: ignore[method-assign, assignment]
 
 
 def is_sharded(value: object) -> bool:

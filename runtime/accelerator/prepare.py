@@ -166,7 +166,7 @@ class Preparation:
         model.__dict__["_is_accelerate_prepared"] = True
         if self._sharded.shards(model) and not evaluation_mode:
             known = [*self.models, *self._coming]
-            self._add(self._sharded.shard(model, known, self._settings.parallel.broadcast_buffers))
+            self._add(self._sharded.shard(model, known, self._scaler, self._settings.parallel.broadcast_buffers))
             return model
         if self._places(place) and not spread(model):
             model.to(self._device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -59,17 +60,25 @@ class ShardedModels:
             return False
         return any(one.dim() for one in model.parameters())
 
-    def shard(self, model: nn.Module, models: list[nn.Module], broadcast_buffers: bool) -> TrainingEngine:
+    def shard(
+        self,
+        model: nn.Module,
+        models: list[nn.Module],
+        scaler: torch.amp.GradScaler | None,
+        broadcast_buffers: bool,
+    ) -> TrainingEngine:
         """
         Shard a model; it stays the same object.
 
         Args:
             model: on the CPU, or where it is.
             models: all models of the program: a class of units that one of them has need not be in each.
+            scaler: for fp16; None otherwise.
             broadcast_buffers: buffers follow rank 0 after every exchange.
         """
         from ..strategies.fully_sharded import ShardedFront  # not needed by most
         from ..strategies.sharding import Sharding, shard
+        from ..torch_sharding import unscale_apart
 
         assert self._settings.sharding is not None
         how = Sharding(
@@ -81,6 +90,8 @@ class ShardedModels:
             models,
             broadcast_buffers,
         )
+        if scaler is not None:
+            unscale_apart(scaler)
         own = type(model)
         engine = shard(model, how)
         if extend(model, engine, ShardedFront):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any, Protocol
 
 import torch
@@ -79,13 +80,32 @@ def total_norm(gradients: list[torch.Tensor], norm_type: float) -> torch.Tensor:
     sharded = [one for one in gradients if is_sharded(one)]
     if not sharded:
         return torch.nn.utils.get_total_norm(plain, norm_type)
-    together: Any = torch.nn.utils.get_total_norm(sharded, norm_type)
-    whole: torch.Tensor = together.full_tensor()
+    whole = _largest(sharded) if norm_type == inf else _whole_norm(sharded, norm_type)
     if not plain:
         return whole
     other = torch.nn.utils.get_total_norm(plain, norm_type).to(whole.device)
     both: torch.Tensor = torch.linalg.vector_norm(torch.stack([whole, other.to(whole.dtype)]), norm_type)
     return both
+
+
+def _whole_norm(gradients: list[Any], norm_type: float) -> torch.Tensor:
+    together: Any = torch.nn.utils.get_total_norm(gradients, norm_type)
+    whole: torch.Tensor = together.full_tensor()
+    return whole
+
+
+def _largest(gradients: list[Any]) -> torch.Tensor:
+    """Also where a process has no row of a weight: torch has no largest number of nothing."""
+    from torch.distributed.tensor import DTensor, Partial
+
+    first = gradients[0]
+    parts = [one.to_local().detach() for one in gradients]
+    found = [part.abs().max() for part in parts if part.numel()]
+    local = torch.stack(found).max() if found else parts[0].new_zeros(())
+    whole: torch.Tensor = DTensor.from_local(
+        local, first.device_mesh, [Partial("max")] * first.device_mesh.ndim
+    ).full_tensor()
+    return whole
 
 
 def clip_values(gates: Iterable[Gate], parameters: list[torch.Tensor], value: float, sync: bool) -> None:

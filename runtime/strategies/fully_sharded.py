@@ -177,6 +177,7 @@ class FullyShardedEngine(TrainingEngine):
 
     def _fail(self) -> None:
         self._failed = True
+        self._without = None
         for root in self._roots:
             forget_failed_pass(root)
 
@@ -363,6 +364,7 @@ class FullyShardedEngine(TrainingEngine):
         """Drop those; of some parameters, or of all."""
         for part in self._chosen(parameters):
             part.unsharded_accumulated_grad = whole_parameter(part).grad = None
+            self._heard.discard(id(whole_parameter(part)))
 
     def _chosen(self, parameters: Iterable[torch.Tensor] | None) -> list[Any]:
         if parameters is None:

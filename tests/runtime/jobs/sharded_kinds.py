@@ -14,6 +14,7 @@ from torchlift.runtime import (
     NotAvailableYet,
     ParallelismConfig,
 )
+from torchlift.runtime.torch_sharding import whole_of
 
 
 def in_blocks(module, recurse, nonwrapped_numel):
@@ -179,6 +180,19 @@ def a_list_of_models_and_a_single_weight():
     as_replicated(make, loss_of=lambda m, x: (m["a"](x) + m["b"](x)).square().mean())
 
 
+def clipping_by_other_norms():
+    for kind in (1.0, 2.0, float("inf")):
+        model, plain = accelerator.prepare(seeded(Scaled)), seeded(Scaled)
+        accelerator.backward(square(model, rows()))
+        for r in range(size):
+            (square(plain, rows(r=r)) / size).backward()
+        wanted = nn.utils.clip_grad_norm_(plain.parameters(), 0.01, kind)
+        found = accelerator.clip_grad_norm_(model.parameters(), 0.01, kind)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+        for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(whole_of(one.grad), other.grad, rtol=0, atol=1e-9)
+
+
 def optimizers():
     for kind in ("Adam", "NAdam", "RMSprop", "Adagrad", "Adadelta", "RAdam"):
         as_replicated(Net, optimizer_of=lambda m, k=kind: getattr(torch.optim, k)(m.parameters()), atol=1e-8)
@@ -277,11 +291,22 @@ def a_frozen_teacher_beside_its_student():
     assert not hasattr(accelerator.prepare_model(Net(), evaluation_mode=True).body.weight, "full_tensor")
 
 
+class Scaled(Net):
+    """With a scalar, which stays whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
 def low_precision():
     for word, limit in (("bf16", 0.05), ("fp16", 0.02)):
         scaling = [GradScalerKwargs(init_scale=8.0)]
         mine = Accelerator(fsdp_plugin=BLOCKS, mixed_precision=word, kwargs_handlers=scaling)
-        model, plain = seeded(lambda: Net().float()), seeded(lambda: Net().float())
+        model, plain = seeded(lambda: Scaled().float()), seeded(lambda: Scaled().float())
         optimizer, other = sgd(model), sgd(plain)
         model, optimizer = mine.prepare(model, optimizer)
         for step in range(5):
