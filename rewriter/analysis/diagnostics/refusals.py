@@ -61,6 +61,7 @@ def refusals(
         yield _unfed(state, reach, training, uncut)
 
 
+_FEED = "feed it from a torch.utils.data.DataLoader, or keep it on one device"
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
 
 
@@ -143,7 +144,7 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
-        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+        _FEED,
     )  # fmt: skip
 
 
@@ -167,13 +168,13 @@ def _made_by_hand(loop: cst.For, name: str) -> Finding:
         loop,
         f"no data loader feeds this training, but `{name}`, which the script fills by itself: every process would go "
         "through all of it",
-        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+        _FEED,
     )
 
 
 def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding]:
     """The batches of a training without a loader cannot be cut."""
-    reason, remedy = uncut.reason, "feed it from a torch.utils.data.DataLoader, or keep it on one device"
+    reason, remedy = uncut.reason, uncut.remedy or _FEED
     called = uncut.node.func if isinstance(uncut.node, cst.Call) else uncut.node
     maker = _unknown_maker(state, reach, uncut.unit, called)
     if maker is not None:
@@ -298,8 +299,8 @@ def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
                 call,
                 "a hyperparameter search chooses the settings of this training, and every process would run its own "
                 "search: the processes would build different models and hang",
-                "search on one device, or let the main process choose and broadcast the settings: "
-                "broadcast_object_list([settings])",
+                "search on one device, and migrate the training in a script of its own, with the settings that were "
+                "found",
             )
     return None
 
