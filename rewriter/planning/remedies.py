@@ -17,10 +17,15 @@ def followable(finding: Finding, facts: ModuleFacts) -> Finding:
     What refuses a script writes no accelerator into it, so a remedy that calls one says how to make it. The migration
     then goes on with that one. A script that joins its processes by itself cannot have both.
     """
-    if facts.existing or facts.connects or finding.severity is not Severity.BLOCKED:
+    if finding.severity is not Severity.BLOCKED:
+        return finding
+    if "broadcast_object_list(" in finding.remedy:
+        named = f"{finding.remedy}, from {facts.abilities.module}.utils import broadcast_object_list"
+        finding = finding._replace(remedy=named)
+    if facts.existing or facts.connects:
         return finding
     if _NAMED.search(finding.remedy) is None:
         return finding
     made = f"from {facts.abilities.module} import Accelerator; accelerator = Accelerator()"
-    first = f"First create it where the script starts, and migrate keeps it: {made}"
+    first = f"Create the accelerator first, where the script starts; migrate keeps it: {made}"
     return finding._replace(remedy=f"{finding.remedy}. {first}")

@@ -18,8 +18,9 @@ from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
 from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
-from ..syntax.definitions import plain_values
+from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.nodes import dotted, import_source
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 
@@ -76,12 +77,20 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             if len(first) < 2 or any(origin.qualified == "assumed" for origin in held) or not binding.definitions:
                 continue
             told = " and ".join(f"{role.value} ({origin.because})" for role, origin in first.items())
+            vouch = f", or say which one it is: --assume {held[0].role.value}={binding.name}"
             yield _blocked(
                 "conflicting-roles",
                 binding.definitions[0],
                 f"`{binding.name}` is used for two things: {told}",
-                f"use two different names, or say which one it is: --assume {held[0].role.value}={binding.name}",
+                f"use two different names{'' if _one_after_the_other(state, unit, binding) else vouch}",
             )
+
+
+def _one_after_the_other(state: State, unit: Unit, binding: Binding) -> bool:
+    """Whether a variable is one thing, and later another one: each assignment gives it one role for certain."""
+    values = bindings_value(unit.names, binding)
+    roles = [{o.role for o in origins(state.values.get(value), *_EXCLUSIVE)} for value in values]
+    return len(values) == len(binding.definitions) and all(len(found) == 1 for found in roles)
 
 
 def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Finding]:
