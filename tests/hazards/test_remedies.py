@@ -77,6 +77,14 @@ class Case:
     refused: Version = field(default_factory=Version)
     followed: Version = field(default_factory=Version)
 
+    def makes_accelerator(self) -> bool:
+        """Whether it is for the remedy's sake that the script creates an accelerator."""
+        refused, followed = (
+            any("Accelerator()" in line for lines in version.files.values() for line in lines)
+            for version in (self.refused, self.followed)
+        )
+        return followed and not refused
+
     def read(self, lines: list[str]) -> None:
         name = "train.py"
         for line in lines:
@@ -161,11 +169,57 @@ def test_a_remedy_that_is_followed_leads_to_a_migrated_script(case: Case, migrat
     assert {one["id"] for one in found} == {case.id}
     for cause in case.causes:
         assert any(cause in one["message"] for one in found), [one["message"] for one in found]
-    assert all(one["remedy"] for one in found)
+    for one in found:
+        assert any(cause in one["message"] for cause in case.causes), one["message"]
+        assert one["remedy"]
+    if case.makes_accelerator():
+        assert any("accelerator = Accelerator()" in one["remedy"] or "accelerator" in one["message"] for one in found)
     if not case.final:
         document = migrate(case.followed)
         assert _blocked(document) == []
         assert any(file["changed"] for file in document["files"])
+
+
+FIXTURES = ROOT / "fixtures"
+OF_GROUPS = {
+    "    everyone = dist.new_group(list(range(dist.get_world_size())))\n": "",
+    "evaluate(model, test_loader, device, everyone)": "evaluate(model, test_loader, device)",
+    "def evaluate(model, loader, device, group):": "def evaluate(model, loader, device):",
+    "dist.all_reduce(counts, group=group)": "dist.all_reduce(counts)",
+    "    model.register_comm_hook(None, default_hooks.allreduce_hook)\n": "",
+}
+CALLER = """\
+import torch
+from torch.utils.data import DataLoader
+from before import evaluate, param_groups_without_decay, train_one_epoch
+from datasets import data, test_data
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(8, 2).to(device)
+optimizer = torch.optim.AdamW(param_groups_without_decay(model, 0.01), lr=1e-3)
+loader, test_loader = DataLoader(data, batch_size=32, shuffle=True), DataLoader(test_data, batch_size=32)
+for epoch in range(3):
+    train_one_epoch(model, torch.nn.CrossEntropyLoss(), loader, optimizer, device, epoch)
+    evaluate(model, test_loader, device)
+"""
+
+
+def test_the_remedies_for_a_fixture_with_groups_of_its_own(migrate: Migrate) -> None:
+    text = (FIXTURES / "already_distributed" / "before.py").read_text()
+    assert len(_blocked(migrate(Version({"train.py": text.splitlines()})))) == 3
+    for old, new in OF_GROUPS.items():
+        assert old in text
+        text = text.replace(old, new)
+    document = migrate(Version({"train.py": text.splitlines()}))
+    assert _blocked(document) == [] and document["files"][0]["changed"]
+
+
+def test_the_remedy_for_a_fixture_that_nothing_starts(migrate: Migrate) -> None:
+    files = {"before.py": (FIXTURES / "no_entry_point" / "before.py").read_text().splitlines()}
+    (found,) = _blocked(migrate(Version(files, ["before.py"])))
+    assert "migrate the script that calls it" in found["remedy"]
+    document = migrate(Version({**files, "train.py": CALLER.splitlines()}))
+    assert _blocked(document) == [] and all(file["changed"] for file in document["files"])
 
 
 # ---------------------------------------------------------------- every refusal has a case
