@@ -221,3 +221,13 @@ def test_a_block_that_calls_it_at_its_head_is_run_in_turn(head: str, trained: Tr
 def test_a_block_in_which_all_meet_is_not_run_in_turn(inside: str, trained: Trained) -> None:
     text, findings = trained(top=KEEPS, built=f'for row in text("scale.json"):\n    {inside}')
     assert "main_process_first" not in text and "read-back" in findings
+
+
+@pytest.mark.hazard("U17")
+def test_a_question_in_a_turn_of_the_script_is_asked_once(trained: Trained) -> None:
+    """It was put into a second turn, inside the first."""
+    make = 'def make(path):\n    with open(path, "w") as file:\n        file.write("1")\n'
+    asked = '    if not os.path.exists("w.txt"):\n        make("w.txt")'
+    top = f"import os\nfrom torchlift.runtime import Accelerator\naccelerator = Accelerator()\n{make}"
+    text, _ = trained(top=f"{top}{IN_TURN}{asked}\n")
+    assert f"{IN_TURN}{asked}\n" in text and text.count("main_process_first") == 1
