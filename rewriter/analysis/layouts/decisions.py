@@ -25,6 +25,7 @@ from ..syntax.definitions import plain_values
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.walk import children, descendants
 from ..training.training import Training
+from .batch_shapes import row_counts
 from .collated_rows import keeps_rows
 from .divergence import Equality
 from .loop_layouts import layouts_of
@@ -202,12 +203,14 @@ def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
 
 def _is_row_count(joint: Joint, unit: Unit, name: cst.Name) -> bool:
     parents = unit.names.parents
+    if (shape := _first_of(unit, name)) is not None:  # ``rows, width = x.shape``
+        inner = joint.equality.local_names(unit, shape)
+        return len(inner) == 1 and _is_of_one_size(joint, inner[0])
     values = plain_values(unit.names, name)
     if len(values) == 1:  # ``rows = x.size(0)``
         inner = joint.equality.local_names(unit, values[0])
         return len(inner) == 1 and _is_row_count(joint, unit, inner[0])
-    batches = origins(joint.state.values.get(name), Role.BATCH)
-    if not batches or not all(_has_one_size(joint, batch) for batch in batches):
+    if not _is_of_one_size(joint, name):
         return False
     parent = parents[name]
     if isinstance(parent, cst.Arg):
@@ -221,6 +224,20 @@ def _is_row_count(joint: Joint, unit: Unit, name: cst.Name) -> bool:
     at = parents[sizes]
     index = at.slice[0].slice if isinstance(at, cst.Subscript) and len(at.slice) == 1 else None
     return isinstance(index, cst.Index) and is_zero(index.value)
+
+
+def _first_of(unit: Unit, name: cst.Name) -> cst.BaseExpression | None:
+    """The sizes of a tensor of which a variable is given the first alone."""
+    binding = unit.names.binding(name)
+    definitions = binding.definitions if binding is not None else ()
+    counts = row_counts(unit, unit.names.statement(definitions[0])) if len(definitions) == 1 else ()
+    found = (c.assign.value for c in counts if c.binding is binding and c.form == "first of sizes")
+    return next(found, None)
+
+
+def _is_of_one_size(joint: Joint, name: cst.Name) -> bool:
+    batches = origins(joint.state.values.get(name), Role.BATCH)
+    return bool(batches) and all(_has_one_size(joint, batch) for batch in batches)
 
 
 def _has_one_size(joint: Joint, batch: Origin) -> bool:

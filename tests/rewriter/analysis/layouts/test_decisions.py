@@ -108,6 +108,14 @@ def test_rows_that_were_chosen_are_not_as_many_everywhere(trained: Trained) -> N
         assert ("Accelerator" in text) is told and "local-decision" in findings
 
 
+def test_a_number_of_rows_that_is_unpacked_is_one(trained: Trained) -> None:
+    """A prepared loader gives all processes as many rows: the batch that was left out is filled up, and trained on."""
+    loss = "loss = torch.nn.functional.cross_entropy(model(x), y)"
+    for count in ("rows, width = x.shape", "rows, width = x.size()", "rows = x.shape[0]"):
+        text, findings = trained(loss=f"{count}\nif rows < 4:\n    continue\n{loss}")
+        assert "Accelerator" in text and findings == ["local-decision"]
+
+
 CLOCK = "import time\nstart = time.time()\ndef late():\n    return time.time() - start > 60\n"
 
 
