@@ -25,7 +25,7 @@ from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import descendants
 from ..facts.module import Home, Prepare, Side
 from .accelerator_path import Way
-from .holders import Holders, lineage
+from .holders import Holders
 
 _DEFAULTS = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
 
@@ -202,7 +202,7 @@ class Homes:
         unit, code = home[0], home[0].names.function(home[1].node)
         target = cst.parse_expression(home[1].gives.partition(" =")[0])
         method = self.holders.method(code) if self.holders.is_constructor(code) else None
-        bases = [base.method("__init__") for base in lineage(method[1])][1:] if method is not None else []
+        bases = [base.method("__init__") for base in method[1].lineage()][1:] if method is not None else []
         codes = {init.node for init in bases if init is not None}
         if not isinstance(target, cst.Attribute) or not codes:
             return None
@@ -223,7 +223,7 @@ class Homes:
         found: dict[Code, None] = {}
         for _, klass in filter(None, map(self.holders.method, above)):
             runs = [self.reach.below(init) for init in self.holders.inits(klass)]
-            for base in lineage(klass):
+            for base in klass.lineage():
                 init = base.method("__init__")
                 if init is not None and runs and all(init.node in codes for codes in runs):
                     found[init.node] = None

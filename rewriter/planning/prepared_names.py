@@ -27,19 +27,17 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     thing is at hand there and used nowhere else; else the code in which it lives."""
     if origin.role is not Role.OPTIMIZER:
         for optimizer in training.optimizers:
-            code = _holder(state, reach, optimizer, training)
-            if code is not None and _used_below(reach, training, code, origin):
-                held = held_in(state, reach, training, code, origin)
+            for lives in [*_holders(state, reach, optimizer, training)][-1:]:  # the last is where it lives
+                used_there = _used_below(reach, training, lives, origin)
+                held = held_in(state, reach, training, lives, origin) if used_there else None
                 if held is not None:
-                    return _of_object(state, reach, code, held) or (code, held)
+                    return _of_object(state, reach, lives, held) or (lives, held)
     code, held = None, None
     for around in _holders(state, reach, origin, training):
         found = held_in(state, reach, training, around, origin)
         if found is not None or code is None or origin.role is Role.LOADER:
-            code, held = (
-                around,
-                found,
-            )  # further out it may be known in a container alone: ``{"net": (net, optimizer)}``
+            # further out it may be known in a container alone: ``{"net": (net, optimizer)}``
+            code, held = around, found
     return _of_object(state, reach, code, held) or (code, held)
 
 
@@ -82,11 +80,6 @@ def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) ->
 
 def _is_given(state: State, call: cst.Call, origin: Origin) -> bool:
     return any((slot := state.values.get(arg.value)) is not None and origin in slot.things for arg in call.args)
-
-
-def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
-    """The code in which a thing lives: where it is made, or the caller to which a maker returns it."""
-    return next(reversed(list(_holders(state, reach, origin, training))), None)
 
 
 def _holders(state: State, reach: Reach, origin: Origin, training: Training) -> Iterator[Code]:

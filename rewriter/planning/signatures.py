@@ -18,7 +18,7 @@ from ..facts.module import HandDown, Handing
 from ..facts.roles import TENSORS, Origin, Role
 from .accelerator_path import Way
 from .computed_names import called_by_computed_names
-from .holders import Holders, lineage
+from .holders import Holders
 from .shared_code import first_statement, used_elsewhere
 
 _HARMLESS = frozenset({"no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod"})
@@ -214,7 +214,7 @@ class Signatures:
     def _places(self, klass: Klass) -> bool:
         """Whether the methods of a class name a device, or move something."""
         methods = (found[1] for code in self.placing if (found := self.holders.method(code)) is not None)
-        return any(other in lineage(klass) or klass in lineage(other) for other in methods)
+        return any(other in klass.lineage() or klass in other.lineage() for other in methods)
 
     def _said_by(
         self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way
