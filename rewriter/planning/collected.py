@@ -346,7 +346,7 @@ class Collected:
         found += [s.call for s in self.state_dicts]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
-        found += [p.node for p in moves if not self.program.constants.followed(p)]
+        found += [p.node for p in moves if not self.program.settings.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         needing = set()
@@ -377,7 +377,7 @@ class Collected:
 
     def precision(self) -> MixedPrecision:
         """What mixed precision is in the module, as far as it is kept."""
-        found = self.program.precision
+        found = self.program.settings.precision
         if found is None:
             return MixedPrecision()
         use = found.scalers.get(self.unit, ScalerUse())
