@@ -35,7 +35,7 @@ from .collected import Collected
 from .device_reads import vanishing
 from .prepare import plan
 from .prepared_names import held_last
-from .program import ProgramFacts, Settings
+from .program import AcceleratorSettings, ProgramFacts
 from .settled_way import MOVES, SettledWay
 
 
@@ -51,7 +51,7 @@ class Attempt:
     def __init__(self, program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
         self.program, self.evaluations = program, list(evaluations)
         self.state, self.reach, self.training = program.state, program.reach, program.training
-        self.settings = program.settings = Settings(Constants(self.state))
+        self.settings = program.settings = AcceleratorSettings(Constants(self.state))
         self.plan = plan(self.state, self.reach, self.training, self.evaluations, self._loaders())
         mover = self._mover()
         self.parts = {unit: Collected(program, unit, self.plan, self.evaluations, mover) for unit in self.reach.units}

@@ -51,8 +51,8 @@ _NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}"
 
 
 @dataclass(eq=False)
-class Settings:
-    """What the accelerator's constructor is told, and what that depends on: one plan's, while others are tried."""
+class AcceleratorSettings:
+    """The arguments of the accelerator's constructor, and what they depend on: one plan's, while others are tried."""
 
     constants: Constants
     """Devices that modules keep for everybody."""
@@ -100,7 +100,7 @@ class ProgramFacts:
         """Attributes that hold what a caller gives: the accelerator's device, where the caller has it."""
         self.tops: list[Constant] = constants(state, self.reach, self.devices)
         self.lent = {top.name.binding for top in self.tops if lent(top)}
-        self.settings = Settings(Constants(state))
+        self.settings = AcceleratorSettings(Constants(state))
         self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
 
     @cached_property

@@ -1,5 +1,5 @@
 """
-The accelerator's way, and what its constructor is told: each depends on the other.
+The accelerator's way, and the arguments of its constructor: each depends on the other.
 
 What the constructor reads must be known where the accelerator is made, and where it is made decides what is known. So
 both are decided in one loop, in which decisions are only added: it ends because there are only so many to add.

@@ -38,7 +38,7 @@ Key = Hashable
 """A variable, an object of the program, or an attribute of the objects of a class."""
 
 
-class Write(NamedTuple):
+class WrittenValue(NamedTuple):
     """One place at which a key is given something."""
 
     unit: Unit
@@ -54,13 +54,13 @@ class Writes:
 
     def __init__(self, reach: Reach) -> None:
         self.state, self.reach = reach.state, reach
-        self._writes: dict[Key, list[Write]] = {}
+        self._writes: dict[Key, list[WrittenValue]] = {}
         self._changing: dict[FunctionNode, bool] = {}
         """Whether methods change their objects."""
         for unit in reach.units:
             self._index(unit)
 
-    def of(self, key: Key) -> Sequence[Write]:
+    def of(self, key: Key) -> Sequence[WrittenValue]:
         """What a key is given, in the order of the modules."""
         return self._writes.get(key, ())
 
@@ -76,7 +76,7 @@ class Writes:
             elif isinstance(node, cst.Call):
                 self._called_on(unit, node)
 
-    def _note(self, key: Key | None, write: Write) -> None:
+    def _note(self, key: Key | None, write: WrittenValue) -> None:
         if key is not None:
             self._writes.setdefault(key, []).append(write)
 
@@ -96,7 +96,7 @@ class Writes:
                 self._written(unit, element.value, part, loop)
         else:
             name = target if isinstance(target, cst.Name) else None
-            self._note(self._target(unit, target), Write(unit, value, name, loop))
+            self._note(self._target(unit, target), WrittenValue(unit, value, name, loop))
 
     def _target(self, unit: Unit, target: cst.CSTNode) -> Key | None:
         while isinstance(target, cst.Subscript):
@@ -132,7 +132,7 @@ class Writes:
             called = [t for t in held.things if isinstance(t, Instance)] if held is not None else []
             for thing in called if any(self._sets_itself(method) for method in self._methods(call)) else ():
                 for arg in call.args:
-                    self._note(thing, Write(unit, arg.value))
+                    self._note(thing, WrittenValue(unit, arg.value))
             return
         if any(bars(unit, func.value)):  # a bar shows it, and gives nothing back
             return
@@ -141,12 +141,12 @@ class Writes:
         for thing in instances if self._keeps(call) else ():
             if not (isinstance(func.value, cst.Name) and func.value.value == "self"):
                 for arg in call.args:
-                    self._note(thing, Write(unit, arg.value))
+                    self._note(thing, WrittenValue(unit, arg.value))
         roles = origins(things)
         outside = things is not None and any(isinstance(t, External) for t in things.things)  # torch.save(state, path)
         if not instances and not roles and not outside and isinstance(unit.names.parents.get(call), cst.Expr):
             for arg in call.args:
-                self._note(self._target(unit, func.value), Write(unit, arg.value))
+                self._note(self._target(unit, func.value), WrittenValue(unit, arg.value))
 
     def _methods(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
         yield from (function for function in self.reach.called(call) if isinstance(function, cst.FunctionDef))
