@@ -15,6 +15,7 @@ import libcst as cst
 from .analysis.dataflow.solver import TooComplex
 from .analysis.diagnostics.nature import nature
 from .config import Config
+from .deep_stack import deep_stack
 from .editing import imports
 from .editing.accelerator_name import imported, spell
 from .editing.apply import apply
@@ -49,6 +50,7 @@ def migrate(
     return plan(sources, catalogue, config, layout, each).result()
 
 
+@deep_stack
 def plan(
     sources: Sequence[Source],
     catalogue: Sequence[Entry],
@@ -109,6 +111,7 @@ class Plan(NamedTuple):
     whole: bool = False
     """All rules were enabled, so the emitted program must be complete."""
 
+    @deep_stack
     def result(self, declined: Collection[str] = ()) -> Result:
         """Apply the edits, without the groups that the user declined."""
         try:
@@ -164,7 +167,7 @@ def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileRes
     return tuple(f._replace(traits=(batch, *f.traits)) if f is trains[0] else f for f in done)
 
 
-_OF_LENGTH = ("length", "early-length", "steps", "cadence", "interval", "limit", "rate")
+_OF_LENGTH = ("length", "early-length", "steps", "cadence", "long-cadence", "interval", "limit", "rate")
 """Traits of a script whose loaders are N times shorter on N processes."""
 
 
@@ -195,6 +198,7 @@ def parse(source: Source) -> Tree | None:
     return None
 
 
+@deep_stack
 def module_of(source: Source) -> tuple[cst.Module, str]:
     """The tree of a source, and its text without whitespace after the last line."""
     return _read(source)[:2]
@@ -350,7 +354,12 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
 
 
 def _nature(known: Understood) -> Iterator[tuple[cst.CSTNode, str, str]]:
-    return nature(known.names, known.facts, known.whole, known.unbuilt)
+    """What the script does differently on several processes, but for what runs only where a module that it imports is
+    started by itself."""
+    resting = {node for node in known.idle if isinstance(node, cst.If)}
+    for node, kind, name in nature(known.names, known.facts, known.whole, known.unbuilt):
+        if resting.isdisjoint(known.names.ancestors(node)):
+            yield node, kind, name
 
 
 def _group(edit: Edit, file: Answered) -> str:

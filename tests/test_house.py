@@ -87,7 +87,7 @@ def top(name: str) -> str:
 # Lower layers first, one a line; a module imports from its own layer and from those before it.
 LAYERS = {
     "rewriter": """
-        findings source
+        findings source deep_stack
         result config
         facts
         analysis.syntax

@@ -10,6 +10,7 @@ import libcst as cst
 from ..analysis.dataflow.solver import TooComplex
 from ..analysis.dataflow.values import Unit
 from ..config import Config
+from ..deep_stack import deep_stack
 from ..editing.positions import locate, start
 from ..editing.suppressions import skips
 from ..facts.module_paths import ModulePaths
@@ -23,6 +24,7 @@ from .program import AuditedProgram
 from .single import on_one_process
 
 
+@deep_stack
 def audit(
     sources: Sequence[Source],
     config: Config,

@@ -383,11 +383,11 @@ class Count(NamedTuple):
 
     node: cst.CSTNode
     kind: str
-    """``cadence`` (every so many steps), ``interval`` (the first step as well), ``limit`` (the first so many batches),
-    ``rate`` (a learning rate follows it), ``bar``, ``early-length`` (of a loader, before it is prepared),
-    ``filled`` (means of batches, of which the last are filled up), ``running`` (a figure of the epoch so far),
-    ``figure`` (of a step), ``alike`` (random numbers for rows that are the same on all processes), ``reseeded`` (torch,
-    with such a number)."""
+    """``cadence`` (every so many steps), ``long-cadence`` (counted through all epochs), ``interval`` (the first step as
+    well), ``limit`` (the first so many batches), ``rate`` (a learning rate follows it), ``bar``, ``early-length`` (of a
+    loader, before it is prepared), ``filled`` (means of batches, of which the last are filled up), ``running`` (a
+    figure of the epoch so far), ``figure`` (of a step), ``alike`` (random numbers for rows that are the same on all
+    processes), ``reseeded`` (torch, with such a number)."""
     text: str
 
 

@@ -196,6 +196,7 @@ class Attempt:
         flag, told = cpu_flag(self.state, self.reach, placed)
         if flag is None and program.existing is None:
             flag = self._kept_flag([placement for _, placement in placed])
+            told = [*told, *(flag.told if flag is not None else ())]
         moving = [(unit, placement) for unit, placement in placed if placement.move in MOVES]
         told = [*told, *(spread(moving) if program.existing is None and program.hand is None else ())]
         asks = program.existing is None and flag is None and not moving

@@ -38,11 +38,13 @@ from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_numbers import batch_numbers
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
-from ..analysis.layouts.decisions import decisions
+from ..analysis.layouts.collated_rows import left_out
+from ..analysis.layouts.decisions import decisions, joint_of
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
-from ..analysis.layouts.own_counts import own_counts
+from ..analysis.layouts.own_counts import means_by_rows, own_counts
+from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.syntax.definitions import bindings_value
@@ -263,6 +265,8 @@ class Collected:
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
         self.findings.extend(a for a in answers if isinstance(a, Finding))
+        self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
+        self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
         path = self.program.gradient_path
         self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared, self.gathers))
@@ -275,7 +279,8 @@ class Collected:
                 self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:
             self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))
-            means = dict(mean_of_batches(reach, self.unit, equality.shared))
+            means = dict(means_by_rows(reach, self.unit, equality.shared, self.gathers))
+            means.update(mean_of_batches(reach, self.unit, equality.shared))
             self.findings.extend(told(self.figures, means))
             self.findings.extend(means.values())
             self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))

@@ -15,6 +15,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.fixed_attributes import fixed_in
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, decorators
 from ..analysis.syntax.nodes import positional
 from ..analysis.syntax.walk import descendants
@@ -69,7 +70,12 @@ class Holders:
         found: dict[cst.FunctionDef, None] = {}
         for made in self.family(klass):
             init = self.init(made)
-            if init is None or made.role is not None or not self._laid_open.isdisjoint(made.lineage()):
+            if (
+                init is None
+                or made.role is not None
+                or fixed_in(made, _KEPT)
+                or not self._laid_open.isdisjoint(made.lineage())
+            ):
                 return []
             found[init] = None
         return list(found)
@@ -92,7 +98,7 @@ class Holders:
         """The methods that an object without a constructor has run before another one, those that need no other first:
         what it reads, ``self.net``, they alone set."""
         made = self.family(klass)
-        if not made or any(self.init(one) is not None or one.role is not None for one in made):
+        if not made or any(self.init(one) is not None or one.role is not None or fixed_in(one, _KEPT) for one in made):
             return []
         if not self._laid_open.isdisjoint(other for one in made for other in one.lineage()):
             return []
@@ -169,6 +175,8 @@ class Holders:
         return self.reach.unit(code)
 
 
+_KEPT = "accelerator"
+"""The attribute by which objects keep it."""
 _CHOICES = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation)
 
 

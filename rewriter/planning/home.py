@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import libcst as cst
 
@@ -18,6 +17,7 @@ from ..analysis.dataflow.values import State, Unit
 from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition, said_before
+from ..analysis.devices.former_devices import Former, former_devices, found_by
 from ..analysis.distributed.init_sites import Start
 from ..analysis.syntax.definitions import attribute_assignments, bindings_value
 from ..analysis.syntax.nodes import is_docstring, names_read
@@ -308,7 +308,8 @@ class Homes:
         if self.flag.text == "True":
             because = "before its first use; the script works on the CPU"
         arguments = (("cpu", wanted),) if wanted else ()
-        return Home(node, side, arguments, because, gives=self.flag.gives.format(self.name), ran_on="cuda or cpu")
+        ran_on: Former = "cuda or cpu" if found_by(self.state, self.flag.unit, self.flag.test) else ""
+        return Home(node, side, arguments, because, gives=self.flag.gives.format(self.name), ran_on=ran_on)
 
     def _is_given(self, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
         """Whether a parameter has been given the same before, by the same code: ``args = parse_args()`` twice."""
@@ -329,7 +330,7 @@ class Homes:
         condition = cpu_condition(self.state, unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(unit, name, condition, needs, prepares)
-        anchor, ran_on = _anchor(unit, name), _ran_on(unit, name.definitions)
+        anchor, ran_on = _anchor(unit, name), former_devices(self.state, unit, name.definitions, condition)
         if name.binding in self.lent:
             return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen", ran_on=ran_on)
         if first is not None or anchor is not name.definitions[0]:
@@ -343,16 +344,18 @@ class Homes:
         same = [f for f in self.fields if f.code is field_.code and f.target.deep_equals(field_.target)]
         name = field_.name(f for f in same if f is not field_)
         choice = choice_around(field_.unit, field_.statement)
-        ran_on = _ran_on(field_.unit, [f.statement for f in same])
+        statements = [f.statement for f in same]
         if isinstance(choice, cst.If):  # in its branches the accelerator would be made on some ways alone
             values = {field_.unit.names.parents[f.statement]: f.value for f in same}
             wanted = condition_of_branches(self.state, field_.unit, choice, values, self._before(field_, choice))
             asked = (("cpu", wanted),) if wanted is not None else ()
             first = self._earlier(field_.unit, name, wanted, needs, prepares) or choice
+            ran_on = former_devices(self.state, field_.unit, statements, wanted)
             return Home(first, Side.BEFORE, asked, "before the branches that choose the device", ran_on=ran_on)
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(field_.unit, name, condition, needs, prepares) or field_.statement
+        ran_on = former_devices(self.state, field_.unit, statements, condition)
         return Home(first, Side.BEFORE, arguments, "where the device is chosen", ran_on=ran_on)
 
     def _is_open(self, field_: DeviceField) -> bool:
@@ -437,14 +440,6 @@ class Homes:
 def owner(name: DeviceName) -> Code:
     """The code in which a device variable lives."""
     return name.binding.scope.function.node
-
-
-def _ran_on(unit: Unit, choices: Iterable[cst.CSTNode]) -> Literal["", "cuda or cpu", "mps or cpu"]:
-    """What the statements that choose a device choose between, where that is the CPU and one other device alone."""
-    text = "".join(unit.names.module.code_for_node(node) for node in choices)
-    if "cpu" not in text or ("cuda" in text) is ("mps" in text):
-        return ""
-    return "cuda or cpu" if "cuda" in text else "mps or cpu"
 
 
 def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:

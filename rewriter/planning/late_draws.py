@@ -11,7 +11,9 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import Klass, State, Unit
 from ..analysis.devices.after_prepare import AfterPrepare, NewLayers
 from ..analysis.devices.use_before_prepare import Stands
-from ..analysis.training.draws import plain_draws, split_draws, value_draws, weight_draws
+from ..analysis.syntax.walk import descendants
+from ..analysis.training.draws import plain_draws, shuffled_loaders, split_draws, value_draws, weight_draws
+from ..analysis.training.weight_noise import WeightNoise, weight_noise
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
@@ -28,14 +30,39 @@ def too_late(
     for draws, finding in ((weight_draws(state, reach), _redrawn), (split_draws(state, reach), _split)):
         for draw in draws:
             late = after.site(draw)
-            if late is not None:
+            if late is not None and not _seeded_alike(state, reach, late):
                 yield state.calls[late].unit, finding(late)
+    told: set[cst.CSTNode] = set()
+    for noise in weight_noise(state, reach):
+        if noise.draw not in told and not noise.models.isdisjoint(models) and after.site(noise.draw) is not None:
+            told.add(noise.draw)
+            if not _seeded_alike(state, reach, noise.draw):
+                yield state.calls[noise.draw].unit, _shaken(state.calls[noise.draw].unit, noise)
     seeds = (call for call, record in state.calls.items() if questions.seeds(outside_name(record)) == "torch")
     again = any(after.site(seed) is not None for seed in seeds if reach.function_of(seed) in reach.reachable)
     for draw in value_draws(state, reach) if not again else ():
         if draw in rows and after.site(draw) is not None:
             yield state.calls[draw].unit, _made(state.calls[draw].unit, draw)
+    for draw, loader in shuffled_loaders(state, reach) if not again else ():
+        if draw in rows and loader not in plan.prepared and after.site(draw) is not None:
+            yield state.calls[draw].unit, _ordered(state.calls[draw].unit, draw)
     yield from _of_layers(state, reach, models)
+
+
+def _seeded_alike(state: State, reach: Reach, site: cst.Call) -> bool:
+    """Whether a statement before a call in its block seeds all processes alike: ``torch.manual_seed(fold)``."""
+    unit = state.calls[site].unit
+    statement = unit.names.statement(site)
+    block = list(getattr(unit.names.block(statement), "body", ()))
+    before = block[: block.index(statement)] if statement in block else []
+    for earlier in reversed(before):
+        if isinstance(earlier, (cst.For, cst.While)):
+            return False  # what a loop draws may differ from process to process
+        calls = (n for n in reach.runs(earlier, unit) if isinstance(n, cst.Call) and n in state.calls)
+        seeds = (call for call in calls if questions.seeds(outside_name(state.calls[call])) == "torch" and call.args)
+        if any(not any(isinstance(part, cst.Call) for part in descendants(seed.args[0])) for seed in seeds):
+            return True
+    return False
 
 
 def _of_layers(state: State, reach: Reach, models: Mapping[Origin, Stands]) -> Iterator[tuple[Unit, Finding]]:
@@ -60,7 +87,22 @@ def _redrawn(site: cst.Call) -> Finding:
         site,
         "weights are drawn here after prepare(...), from where on each process draws other numbers: ranks would train "
         "different weights",
-        "draw them before the model is prepared; in a loop over folds, build the model and its optimizer in each round",
+        "draw them before the model is prepared; in a loop over folds, build the model and its optimizer in each round,"
+        " or let all processes draw the same: torch.manual_seed(fold) before this line",
+        Severity.BLOCKED,
+    )
+
+
+def _shaken(unit: Unit, noise: WeightNoise) -> Finding:
+    text = " ".join(unit.names.module.code_for_node(noise.draw).split())
+    what = "gradients" if noise.gradients else "weights"
+    return Finding(
+        "late-draw",
+        noise.draw,
+        f"`{text}` changes {what} after prepare(...), from where on each process draws other numbers: ranks would "
+        "train different weights",
+        "let all processes draw the same: make generator = torch.Generator(accelerator.device).manual_seed(0) once, "
+        "and draw with torch.randn(p.shape, generator=generator, device=accelerator.device)",
         Severity.BLOCKED,
     )
 
@@ -74,6 +116,19 @@ def _made(unit: Unit, draw: cst.Call) -> Finding:
         "would make different data, and each read a part of its own",
         "draw it before the model is prepared, or by a generator that is the same everywhere: "
         "torch.Generator().manual_seed(0)",
+        Severity.REVIEW,
+    )
+
+
+def _ordered(unit: Unit, loader: cst.Call) -> Finding:
+    text = " ".join(unit.names.module.code_for_node(loader).split())
+    return Finding(
+        "late-draw",
+        loader,
+        f"`{text}` is shuffled after prepare(...), from where on each process draws another order, and rows of the "
+        "data are chosen by it: ranks would choose different rows",
+        "choose them before the model is prepared, or give the loader a generator that is the same everywhere: "
+        "generator=torch.Generator().manual_seed(0)",
         Severity.REVIEW,
     )
 

@@ -24,7 +24,7 @@ from ..analysis.training.training import Training, whole
 from ..facts.module import Arrival, Prepare, Schedule
 from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
-from .prepare_position import Held, handed_on, place
+from .prepare_position import Held, given_to_object, place
 from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
 
 
@@ -434,7 +434,7 @@ def _unplaceable(held: Held) -> Finding:
 def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:
     """What no variable holds is prepared by the expression that gives it: to an object, or to a loop."""
     unit, place = reach.unit_of(origin.place, reach.units[0]), origin.place
-    handed = handed_on(state, unit, origin)
+    handed = origin.role in (Role.MODEL, Role.OPTIMIZER) and given_to_object(state, unit, origin)
     if origin.role is Role.LOADER and code is not None and (argument := as_argument(reach, code, origin)) is not None:
         unit, place, handed = reach.unit(code), argument, True
     if (origin.role is Role.LOADER or handed) and isinstance(place, cst.Call):

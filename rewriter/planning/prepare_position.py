@@ -14,11 +14,12 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.kept_loaders import taken_in
-from ..analysis.dataflow.values import Klass, State, Unit, origins
+from ..analysis.dataflow.object_fields import fields_of
+from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.training import Training
+from ..analysis.training.training import Training, whole
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
 from .program_uses import uses_of
@@ -148,11 +149,23 @@ class _Block:
 
 
 def handed_on(state: State, unit: Unit, origin: Origin) -> bool:
-    """Whether an optimizer is built in the arguments of an object of the script's own: ``Warmup(Adam(...), 4000)``."""
-    argument = unit.names.parents.get(origin.place) if origin.role is Role.OPTIMIZER else None
+    """Whether an optimizer is built in the arguments of an object of the script's own, or of a method by which one
+    keeps it: ``Warmup(Adam(...), 4000)``, ``trainer.set_optimizer(Adam(...))``."""
+    return origin.role is Role.OPTIMIZER and given_to_object(state, unit, origin)
+
+
+def given_to_object(state: State, unit: Unit, origin: Origin) -> bool:
+    """Whether a thing is made in the arguments of an object of the script's own, ``Task(Net(), 0.1)``, or of a method
+    by which one keeps it."""
+    argument = unit.names.parents.get(origin.place)
     around = unit.names.parents.get(argument) if isinstance(argument, cst.Arg) else None
     record = state.calls.get(around) if isinstance(around, cst.Call) else None
-    return record is not None and any(isinstance(thing, Klass) for thing in record.callees)
+    if record is None:
+        return False
+    receivers = record.receiver.things if record.receiver is not None else ()
+    return any(isinstance(thing, Klass) for thing in record.callees) or any(
+        isinstance(thing, Instance) and fields_of(state).stores(thing, origin) for thing in receivers
+    )
 
 
 class _Placer:
@@ -184,9 +197,14 @@ class _Placer:
         early = [h for h in remaining if touched[h] < first_use and not self._keeps(block, h, touched[h])]
         if early:
             last = max(touched[h] for h in early)
-            while given := [h for h in early if h.origin.role is Role.LOADER and self._keeps(block, h, last)]:
-                # to a model, which is prepared after it is built, or to a container
-                early, last = given, max(touched[h] for h in given)
+            while given := [h for h in early if self._keeps(block, h, last)]:
+                # to a model, which is prepared after it is built, to a container, or to a method that keeps it
+                taken = [*self._models_of(given, early), *given]
+                if len(taken) == len(early):  # a model is loaded after an object has its optimizer, which stays itself
+                    taken = [h for h in given if h.origin.role is Role.LOADER]
+                if not taken or len(taken) == len(early):
+                    break
+                early, last = taken, max(touched[h] for h in taken)
             if last < 0:  # all of it came through parameters
                 first = next((s for s in statements if not is_docstring(s)), statements[0])
                 return first, Side.BEFORE, early
@@ -199,6 +217,18 @@ class _Placer:
             if index > first_use:
                 return self._next(block, remaining, used, first_use)
         return None
+
+    def _models_of(self, optimizers: list[Held], others: list[Held]) -> Iterator[Held]:
+        """What some optimizers train, of some other things: it is prepared with them."""
+        for held in others:
+            if held.origin.role is Role.MODEL and any(self._trains(h.origin, held.origin) for h in optimizers):
+                yield held
+
+    def _trains(self, optimizer: Origin, model: Origin) -> bool:
+        held = origins(self.state.related.get(optimizer), Role.PARAMETERS)
+        return optimizer.role is Role.OPTIMIZER and any(
+            params.source is not None and whole(self.state, params.source) is model for params in held
+        )
 
     def _next(
         self, block: _Block, remaining: list[Held], used: list[int], behind: int

@@ -9,9 +9,10 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
+from ..analysis.dataflow.fixed_attributes import fixed_attribute
 from ..analysis.dataflow.loader_wrappers import wraps
 from ..analysis.dataflow.values import Instance, State, Unit, origins
-from ..analysis.syntax.definitions import unshadowed
+from ..analysis.syntax.definitions import is_target, unshadowed
 from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
@@ -26,19 +27,46 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     """The code that prepares a thing, and the name that it has there: the code that builds the optimizer, where the
     thing is at hand there and used nowhere else; else the code in which it lives."""
     if origin.role is not Role.OPTIMIZER:
-        for optimizer in training.optimizers:
-            for lives in [*_holders(state, reach, optimizer, training)][-1:]:  # the last is where it lives
-                used_there = _used_below(reach, training, lives, origin)
-                held = held_in(state, reach, training, lives, origin) if used_there else None
-                if held is not None:
-                    return _of_object(state, reach, lives, held) or (lives, held)
-    code, held = None, None
+        trained = (_held_beside_optimizer(state, reach, training, o, origin) for o in training.optimizers)
+        beside = [found for found in trained if found is not None]
+        if beside:
+            made, name = next((one for one in beside if _is_given_there(state, reach, *one)), beside[0])
+            return _of_object(state, reach, made, name) or (made, name)
+    code: Code | None = None
+    held: Held | None = None
     for around in _holders(state, reach, origin, training):
         found = held_in(state, reach, training, around, origin)
         if found is not None or code is None or origin.role is Role.LOADER:
             # further out it may be known in a container alone: ``{"net": (net, optimizer)}``
             code, held = around, found
     return _of_object(state, reach, code, held) or (code, held)
+
+
+def _held_beside_optimizer(
+    state: State, reach: Reach, training: Training, optimizer: Origin, origin: Origin
+) -> tuple[Code, Held] | None:
+    """The code that builds an optimizer, and the name that a thing has there, if it is used nowhere else."""
+    code = _holder(state, reach, optimizer, training)
+    if code is None or not _used_below(reach, training, code, origin):
+        return None
+    held = held_in(state, reach, training, code, origin)
+    return (code, held) if held is not None else None
+
+
+def _is_given_there(state: State, reach: Reach, code: Code, held: Held) -> bool:
+    """
+    Whether some code gives a variable the thing, and does not only find it there.
+
+    A class that builds the model of its base class anew has both models in one attribute: each is prepared where it is
+    built, with the optimizer that is built beside it.
+    """
+    unit = reach.unit(code)
+    for definition in held.definitions:
+        assign = next(unit.names.enclosing(definition, cst.Assign, cst.AnnAssign), None)
+        value = assign.value if isinstance(assign, (cst.Assign, cst.AnnAssign)) else None
+        if value is None or _holds(state, value, held.origin):
+            return True
+    return False
 
 
 def _of_object(state: State, reach: Reach, code: Code | None, held: Held | None) -> tuple[Code, Held] | None:
@@ -80,6 +108,18 @@ def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) ->
 
 def _is_given(state: State, call: cst.Call, origin: Origin) -> bool:
     return any((slot := state.values.get(arg.value)) is not None and origin in slot.things for arg in call.args)
+
+
+def _holds(state: State, value: cst.BaseExpression, origin: Origin) -> bool:
+    """Whether a value, or a part of it, is a thing."""
+    return any(
+        (slot := state.values.get(n)) is not None and origin in slot.things for n in (value, *descendants(value))
+    )
+
+
+def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
+    """The code in which a thing lives: where it is made, or the caller to which a maker returns it."""
+    return next(reversed(list(_holders(state, reach, origin, training))), None)
 
 
 def _holders(state: State, reach: Reach, origin: Origin, training: Training) -> Iterator[Code]:
@@ -271,10 +311,11 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
     unit = reach.unit(code)
     attributes = state.once((_attributes, unit.name), lambda: _attributes(state, unit))
     known = [node for node in attributes.get(code, ()) if origin in state.values[node].things]
-    given: list[cst.CSTNode] = [node for node in known if _is_target(unit, node)]
+    given: list[cst.CSTNode] = [node for node in known if is_target(unit.names, node)]
     if given:
         same = [node for node in given if node.deep_equals(given[0])]
         return Held(origin, unit.names.module.code_for_node(given[0]), same)
+    known = [node for node in known if not fixed_attribute(state, node)]  # what prepare gives could not be put there
     if not known or (origin.role is Role.LOADER and as_argument(reach, code, origin)) or handed_on(state, unit, origin):
         return None
     first = min(unit.names.order(node) for node in known)
@@ -290,14 +331,6 @@ def _attributes(state: State, unit: Unit) -> dict[Code, list[cst.Attribute]]:
         if isinstance(node, cst.Attribute) and not isinstance(unit.names.parents[node], cst.Call):
             found.setdefault(unit.names.function(node), []).append(node)
     return found
-
-
-def _is_target(unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether an assignment gives an attribute its value, alone or in a tuple."""
-    above = unit.names.parents.get(node)
-    while isinstance(above, (cst.Element, cst.Tuple, cst.List)):
-        above = unit.names.parents.get(above)
-    return isinstance(above, (cst.AssignTarget, cst.AnnAssign))
 
 
 def as_argument(reach: Reach, code: Code, origin: Origin) -> cst.Call | None:

@@ -86,7 +86,8 @@ class _Analyses(ProgramFacts):
     """Where."""
 
     def whole_loaders(self, unit: Unit) -> Iterator[cst.CSTNode]:
-        """Where a module asks for the length of a loader that is not prepared, or not yet."""
+        """Where a module asks for the length of a loader that is not prepared, or not yet; and of something else that
+        has the name of a loader elsewhere: ``train = Rows()``, and later ``train = DataLoader(train)``."""
         if self.prepared is None or self.existing is not None:
             return
         for call in unit.names.calls:
@@ -94,7 +95,7 @@ class _Analyses(ProgramFacts):
                 held = origins(self.state.values.get(call.args[0].value), Role.LOADER)
                 stands = [self.stands.get(loader) for loader in held]
                 before = all(s is not None and s.follows(unit, call) for s in stands)
-                if held and (before or self.prepared.isdisjoint(held)):
+                if not held or before or self.prepared.isdisjoint(held):
                     yield call
 
     def facts(self) -> list[ModuleFacts]:

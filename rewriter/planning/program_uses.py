@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
+from ..analysis.dataflow.object_fields import fields_of
 from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import Instance, State, origins
+from ..analysis.dataflow.values import Instance, State, Unit, origins
+from ..analysis.syntax.nodes import dotted
+from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
 from ..analysis.training.draws import sites_of, split_draws, weight_draws
 from ..analysis.training.training import Training
 from ..facts.roles import Origin, Role
+
+_SETTINGS = frozenset("param_groups defaults state_dict load_state_dict".split())
 
 
 class ProgramUses:
@@ -32,7 +38,7 @@ class ProgramUses:
         self.splitting = self._sites(split_draws(self.state, reach))
         """The calls that come to a random split."""
         self.kept = self._kept()
-        """For each thing the calls that create an object which keeps it."""
+        """For each thing where an object gets it to keep."""
         self._active = self._coming_to(self.working)
 
     def calls(self, more: Iterable[cst.CSTNode]) -> Iterator[cst.Call]:
@@ -52,8 +58,8 @@ class ProgramUses:
         return {code for code in self.reach.reachable if not codes.isdisjoint(self.reach.below(code))}
 
     def _kept(self) -> dict[Origin, list[cst.CSTNode]]:
-        """For each thing the calls that create an object which keeps it: after them the object holds the unprepared
-        one."""
+        """For each thing where an object gets it to keep: after that the object holds the unprepared one. An object
+        that only reads and sets the groups of an optimizer may keep any: all have the same groups."""
         found: dict[Origin, list[cst.CSTNode]] = {}
         made: dict[Thing, cst.Call] = {
             thing: record.node
@@ -64,7 +70,48 @@ class ProgramUses:
         }
         for keeper, held in self.state.fields():
             for origin in origins(held) if keeper in made else ():
-                found.setdefault(origin, []).append(made[keeper])
+                if origin.role is Role.OPTIMIZER and (keeper, origin) not in self._stepping:
+                    continue
+                found.setdefault(origin, []).extend(self._keeping(keeper, made[keeper], origin))
+        return found
+
+    def _keeping(self, keeper: Thing, made: cst.Call, origin: Origin) -> Iterator[cst.CSTNode]:
+        """Where an object gets what it keeps: where it is made, or where it is set later, by a method or from
+        outside."""
+        inside = {code for function in self.reach.called(made) for code in self.reach.below(function)}
+        stores = fields_of(self.state).stores(keeper, origin)
+        if not stores or any(unit.names.function(value) in inside for unit, value in stores):
+            yield made
+            return
+        for unit, value in stores:
+            if self._comes_from(value, origin):
+                continue  # it is prepared under that name
+            yield value
+            pending, seen = [unit.names.function(value)], set[Code]()
+            while pending:
+                code = pending.pop()
+                seen.add(code)
+                for site in self.reach.sites(code):
+                    yield site
+                    above = self.reach.function_of(site)
+                    pending += [above] if above not in seen else []
+
+    def _comes_from(self, value: cst.BaseExpression, origin: Origin) -> bool:
+        """Whether a thing is made in an expression, or given by a call in it that is not given the thing."""
+        parts = [value, *descendants(value)]
+        read = (node for node in parts if isinstance(node, (cst.Name, cst.Attribute)))
+        return origin.node in parts or not any(origin in origins(self.state.values.get(node)) for node in read)
+
+    @cached_property
+    def _stepping(self) -> set[tuple[Thing, Origin]]:
+        """The objects that do more with an optimizer which they keep than to read or set its groups."""
+        found: set[tuple[Thing, Origin]] = set()
+        for unit in self.reach.units:
+            for node in unit.names.every(cst.Attribute):
+                held = origins(self.state.values.get(node), Role.OPTIMIZER)
+                if held and not _only_settings(unit, node):
+                    keeper = self.state.values.get(node.value)  # type: ignore[attr-defined]
+                    found.update((thing, o) for thing in (keeper.things if keeper is not None else ()) for o in held)
         return found
 
     def _passes(self, reach: Reach, training: Training) -> dict[Origin, list[cst.CSTNode]]:
@@ -92,6 +139,17 @@ class ProgramUses:
 def uses_of(reach: Reach, training: Training) -> ProgramUses:
     """Those of a program, found once."""
     return reach.state.once(ProgramUses, lambda: ProgramUses(reach, training))
+
+
+def _only_settings(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether an expression is set, or asked for what an optimizer has before and after ``prepare`` alike."""
+    around = unit.names.parents.get(node)
+    if isinstance(around, cst.Arg):
+        call = unit.names.parents.get(around)
+        return isinstance(call, cst.Call) and dotted(call.func) == "isinstance"
+    return isinstance(around, cst.AssignTarget) or (
+        isinstance(around, cst.Attribute) and around.attr.value in _SETTINGS
+    )
 
 
 def _gives_on(reach: Reach, loop: cst.CSTNode) -> bool:

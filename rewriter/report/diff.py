@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from .opcodes import CONTEXT, grouped, opcodes
 
 _NO_NEWLINE = b"\\ No newline at end of file\n"
 _SPECIAL = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
@@ -40,11 +41,16 @@ def base_of(paths: Sequence[Path]) -> Path:
 
 def hunks(before: bytes, after: bytes) -> Iterator[bytes]:
     """Yield the lines of the diff without the two header lines, each with its line feed."""
-    lines = difflib.diff_bytes(difflib.unified_diff, _lines(before), _lines(after))
-    for number, line in enumerate(lines):
-        if number < 2:
-            continue
-        yield line if line.endswith(b"\n") else line + b"\n" + _NO_NEWLINE
+    old, new = _lines(before), _lines(after)
+    for group in grouped(opcodes(old, new), CONTEXT):
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        yield b"@@ -%s +%s @@\n" % (_span(i1, i2), _span(j1, j2))
+        for tag, first, end, start, stop in group:
+            if tag == "equal":
+                yield from (_line(b" ", line) for line in old[first:end])
+            else:
+                yield from (_line(b"-", line) for line in old[first:end])
+                yield from (_line(b"+", line) for line in new[start:stop])
 
 
 def shown(path: Path, base: Path | None = None) -> str:
@@ -67,6 +73,17 @@ def _header(mark: bytes, name: str) -> bytes:
 def _escaped(match: re.Match[bytes]) -> bytes:
     code = match[0][0]
     return b"\\" + _ESCAPES.get(code, b"%03o" % code)
+
+
+def _span(first: int, end: int) -> bytes:
+    """The lines of a hunk as a patch counts them: from 1, and of none the line before."""
+    count = end - first
+    start = first + 1 if count else first
+    return b"%d" % start if count == 1 else b"%d,%d" % (start, count)
+
+
+def _line(mark: bytes, line: bytes) -> bytes:
+    return mark + line if line.endswith(b"\n") else mark + line + b"\n" + _NO_NEWLINE
 
 
 def _lines(data: bytes) -> list[bytes]:

@@ -60,12 +60,15 @@ def expectations(result: Result) -> Iterator[str]:
             "with its own warm-up, a learning rate set by hand) does not: divide by accelerator.num_processes."
         )
     yield from _counted(by_kind, where)
-    if "mac" in by_kind:
-        yield "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, use Accelerator(cpu=True)."
-    if "cuda" in by_kind:
+    if found := by_kind.get("mac"):
+        yield (
+            f"On a Mac with a GPU the script now runs on the GPU{_unless(found)}; to stay on the CPU, use "
+            "Accelerator(cpu=True)."
+        )
+    if found := by_kind.get("cuda"):
         yield (
             "The script chose between MPS and the CPU, so it ran on the CPU on a machine with an NVIDIA GPU. It now "
-            "runs on that GPU; to stay on the CPU, use Accelerator(cpu=True)."
+            f"runs on that GPU{_unless(found)}; to stay on the CPU, use Accelerator(cpu=True)."
         )
     if "gpu" in by_kind:
         yield (
@@ -106,6 +109,11 @@ def _counted(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:
         yield (
             f"{_named(found, where)}: this counts the steps of one process, and on N processes an epoch has N times "
             "fewer. Code that depends on it runs N times less often, and never if an epoch has fewer steps than that."
+        )
+    if found := by_kind.get("long-cadence"):
+        yield (
+            f"{_named(found, where)}: this counts the steps of one process through all epochs, and on N processes an "
+            "epoch has N times fewer. Code that depends on it runs after N times as many rows."
         )
     if found := by_kind.get("interval"):
         yield (
@@ -172,6 +180,13 @@ _BATCHES = {
         "learning rate (often by N, with a warm-up), or keep the global batch: --keep-global-batch."
     ),
 }
+
+
+def _unless(found: list[Trait]) -> str:
+    """The condition under which the accelerator takes the CPU, as the script says it."""
+    conditions = dict.fromkeys(trait.name for trait in found)
+    said = " or ".join(f"`{condition}`" for condition in conditions)
+    return f" unless {said}" if all(conditions) else ""
 
 
 def _nowhere(lines: Iterable[int]) -> str:

@@ -14,9 +14,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from ..result import Change, FileResult
+from .opcodes import CONTEXT, grouped, opcodes
 
-CONTEXT = 3
-"""The number of unchanged lines shown around a change."""
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.45
 """Lines with less in common than this count as different lines, not as one changed line."""
@@ -71,8 +70,7 @@ class Hunk(NamedTuple):
 def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
     """Split the difference of a file's two texts into hunks."""
     before, after = map(_lines, file.texts)
-    matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
-    groups = list(matcher.get_grouped_opcodes(context))
+    groups = list(grouped(opcodes(before, after), context))
     # An edit is at the start of its node, and its change is at that line or after it.
     ends = [max(i2, i1 + 1) for group in groups for tag, i1, i2, _, _ in group if tag != "equal"]
     behind: dict[int, list[Change]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from ..findings import Severity
 from ..result import Diagnosis, FileResult, Result
 from ..source import BOM, SourceError
 from .diff import shown
+from .opcodes import opcodes
 from .text import counted
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -86,7 +86,7 @@ def _fix(file: FileResult) -> dict[str, Any]:
 def _replacements(file: FileResult) -> Iterator[dict[str, Any]]:
     """Whole lines that are replaced. A region ends before the first character of the next line, if there is one."""
     before, after = _lines(file.source.data, file), _lines(file.after, file)
-    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+    for tag, i1, i2, j1, j2 in opcodes(before, after):
         if tag == "equal":
             continue
         ends_open = i2 == len(before) and bool(before) and not before[-1].endswith("\n")

@@ -19,6 +19,7 @@ from . import (
     collectives,
     coverage,
     effects,
+    fixed_attributes,
     gradients,
     loaders,
     placement,
@@ -42,6 +43,7 @@ _SIMPLE: tuple[Callable[[EmittedProgram], Iterator[Violation]], ...] = (
     signatures.misfits,
     signatures.strangers,
     bound_attributes.kept,
+    fixed_attributes.settable,
 )
 
 

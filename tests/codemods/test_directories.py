@@ -113,6 +113,57 @@ def test_the_main_process_makes_the_name(before: str, after: str, lines: Lines) 
     assert (out, new, findings) == ([before], [HANDED, after], [])
 
 
+LISTED = """\
+def following(place):
+    numbers = []
+    for name in [entry.name for entry in Path(place).glob('*/')]:
+        try:
+            numbers.append(int(name))
+        except ValueError:
+            pass
+    {end}
+
+def first_free(place):
+    found = [int(name) for name in os.listdir(place)]
+    return max(found) + 1
+"""
+HIGHEST = {
+    "in a branch of its own": ("if len(numbers) == 0:\n        return 0\n    return max(numbers) + 1", "following"),
+    "or nothing there": ("return max(numbers) + 1 if numbers else 0", "following"),
+    "a count after a return": ("if not numbers:\n        return 0\n    return len(numbers)", "following"),
+}
+
+
+@pytest.mark.parametrize(("end", "asked"), HIGHEST.values(), ids=HIGHEST)
+def test_one_more_than_the_highest_number_is_that_of_the_main_process(end: str, asked: str, lines: Lines) -> None:
+    """The second process found the folder that the first had made, and took the next number. Not all come to the line
+    that finds it: the name is handed out where all ask."""
+    named = f"f'{{{asked}(Path(\"runs\")):03d}}'"
+    top = LISTED.format(end=end) + f"\nout = Path('runs') / {named}\nout.mkdir(exist_ok=True)"
+    _, new, findings = lines(imports=IMPORTS, top=top)
+    assert (new, findings) == ([HANDED, f"out = broadcast_object_list([Path('runs') / {named}])[0]"], [])
+
+
+def test_the_highest_number_that_all_ask_for_is_handed_out_where_it_is_found(lines: Lines) -> None:
+    top = LISTED.format(end="return 0") + "\nos.makedirs(f'runs/{first_free(\"runs\")}', exist_ok=True)"
+    _, new, findings = lines(imports=IMPORTS, top=top)
+    assert (new, findings) == ([HANDED, "    return broadcast_object_list([max(found) + 1])[0]"], [])
+
+
+@pytest.mark.parametrize("end", ["max(found) + 1 if found else 0", "0 if not found else max(found) + 1"])
+def test_a_search_in_a_branch_that_the_entries_choose_is_reported(end: str, lines: Lines) -> None:
+    top = (
+        f"found = [int(n) for n in os.listdir('runs')]\nnumber = {end}\nos.makedirs(f'runs/{{number}}', exist_ok=True)"
+    )
+    _, new, findings = lines(imports=IMPORTS, top=top)
+    assert (new, findings) == ([], ["directories"])
+
+
+def test_what_is_done_with_the_entries_of_a_folder_is_left(lines: Lines) -> None:
+    top = "rows = [int(n) for n in os.listdir('data')]\nnet = torch.nn.Linear(4, max(rows))\nprint(len(rows))"
+    assert not any("broadcast" in line for line in lines(imports=IMPORTS, top=top)[1])
+
+
 def test_the_name_is_followed_to_the_folder(lines: Lines) -> None:
     """Through variables, attributes, texts and functions; it is handed out where it is made."""
     top = """

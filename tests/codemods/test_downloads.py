@@ -245,4 +245,46 @@ def test_nobody_waits_for_a_download_that_has_failed(migrated: Callable[[str], s
 
 def test_a_handler_around_a_training_is_named(lines: Lines) -> None:
     end = "try:\n    for x, y in loader:\n        model(x)\nexcept LookupError:\n    nltk.download('punkt')"
-    assert lines(imports="import nltk", end=end)[1:] == ([], ["downloads"])
+    assert lines(imports="import nltk", end=end)[1:] == ([], ["local-decision", "downloads"])
+
+
+FETCHED_BELOW = """\
+import os
+import tarfile
+from urllib.request import urlretrieve
+
+
+def bring(root):
+    {ask}
+    {indent}urlretrieve(ADDRESS, os.path.join(root, "letters.tar"))
+    with tarfile.open(os.path.join(root, "letters.tar")) as archive:
+        archive.extractall(root)
+
+
+class Letters(torch.utils.data.Dataset):
+    def __init__(self, root, download=False):
+        if download:
+            bring(root)
+        self.rows = torch.load(os.path.join(root, "rows.pt"))
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+"""
+ASKS = {"in every run": ("", ""), "where it is missing": ("if not os.path.exists(root):", "    ")}
+
+
+@pytest.mark.parametrize(("ask", "indent"), ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("other", ["", 'test = Letters("other", download=False)\n'], ids=["one", "two"])
+def test_what_one_process_brings_while_the_others_wait_needs_no_turn(
+    ask: str, indent: str, other: str, migrated: Callable[[str], str]
+) -> None:
+    """In turns, the second process unpacked the files anew while the first one read them."""
+    text = "import sys\nimport torch\n" + FETCHED_BELOW.format(ask=ask, indent=indent)
+    trained = TRAINED.replace('("letters")', '("letters", download="-d" in sys.argv)')
+    out = migrated(text + other + trained)
+    assert '\ndata = Letters("letters", download="-d" in sys.argv)\n' in out
+    unpacked = "    if accelerator.is_main_process:\n        with tarfile.open("
+    assert unpacked in out and "archive.extractall(root)\n    accelerator.wait_for_everyone()\n" in out

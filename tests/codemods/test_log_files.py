@@ -114,6 +114,14 @@ LOGGING: dict[str, tuple[str, str]] = {
         "console = logging.StreamHandler(); console.setLevel(logging.INFO if accelerator.is_local_main_process else "
         "logging.ERROR)",
     ),
+    "a level that another module names": (
+        "logger.setLevel(options.LEVEL)",
+        "logger.setLevel(options.LEVEL if accelerator.is_local_main_process else logging.ERROR)",
+    ),
+    "by another name of the module": (
+        "logger.setLevel(log.INFO)",
+        "logger.setLevel(log.INFO if accelerator.is_local_main_process else log.ERROR)",
+    ),
     "a handler for a file": (
         "logger.addHandler(logging.FileHandler('a.log'))",
         "logger.addHandler(logging.FileHandler('a.log') if accelerator.is_main_process else logging.NullHandler())",
@@ -128,7 +136,8 @@ LOGGING: dict[str, tuple[str, str]] = {
 @pytest.mark.hazard("G8")
 @pytest.mark.parametrize(("before", "after"), LOGGING.values(), ids=LOGGING)
 def test_logged_once(before: str, after: str, lines: Lines) -> None:
-    imports = "import logging\nimport os\nfrom logging.handlers import RotatingFileHandler"
+    imports = "import logging\nimport logging as log\nimport options\nimport os"
+    imports += "\nfrom logging.handlers import RotatingFileHandler"
     out, new, findings = lines(imports=imports, top="logger = logging.getLogger()", built=before)
     assert (out, new, findings) == ([before], [after], [])
 

@@ -357,3 +357,19 @@ def test_a_table_that_is_not_shown_once(imports: str, built: str, ids: list[str]
     top = "first, second = torch.utils.data.random_split(data, [6, 2])" if "torchsummary" in imports else ""
     gone, come, findings = lines(imports=imports, built=built, top=top)
     assert not any("summary(" in line for line in (*gone, *come)) and findings == ids
+
+
+@pytest.mark.hazard("G1")
+@pytest.mark.parametrize(
+    ("imports", "made", "call"),
+    [
+        ("import pprint", "shown = pprint.PrettyPrinter(indent=2)", "shown.pprint(epoch)"),
+        ("from pprint import pp", "", "pp(epoch)"),
+        ("from rich.console import Console", "console = Console()", "console.print(epoch)"),
+        ("from rich import print_json", "", "print_json(text)"),
+    ],
+)
+def test_what_shows_things_on_the_console_does_it_once(imports: str, made: str, call: str, lines: Lines) -> None:
+    """An object that prints for the script did it on every process, and nothing was said."""
+    new = ["    if accelerator.is_local_main_process:", f"        {call}"]
+    assert lines(imports=imports, top=made, epoch=call) == ([f"    {call}"], new, [])

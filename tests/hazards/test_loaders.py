@@ -84,7 +84,7 @@ while step < 100:
 
 @pytest.mark.parametrize("loop", ["for x, y in rows:", "for x, y in zip(rows, rows):"])
 def test_a_list_is_no_loader(loop: str, findings: Findings) -> None:
-    assert "unknown-loader" in findings(f"{TOP}\nrows = [(1, 2)]\n{loop}\n    STEP")
+    assert findings(f"{TOP}\nrows = [(1, 2)]\n{loop}\n    STEP") == ["no-data-parallel-axis"]
 
 
 VALUES = {

@@ -63,9 +63,17 @@ class Reach:
         for function in unit.names.functions:
             if isinstance(function, cst.FunctionDef) and function not in self.reachable:
                 yield function
-        for statement in unit.names.module.body if unit is not self.units[0] else ():
-            if isinstance(statement, cst.If) and is_guard(statement) and statement.orelse is None:
+        for statement in unit.names.module.body:
+            if isinstance(statement, cst.If) and self._rests(unit, statement):
                 yield statement
+
+    def resting(self, unit: Unit, node: cst.CSTNode) -> cst.If | None:
+        """The ``if __name__ == "__main__":`` around a node of a module that the program only imports."""
+        around = unit.names.enclosing(node, cst.If)
+        return next((each for each in around if isinstance(each, cst.If) and self._rests(unit, each)), None)
+
+    def _rests(self, unit: Unit, statement: cst.If) -> bool:
+        return unit is not self.units[0] and is_guard(statement) and statement.orelse is None
 
     def callees(self, code: Code) -> Iterator[Code]:
         """The functions of the program that a function's code calls, lambdas and nested functions it defines apart."""

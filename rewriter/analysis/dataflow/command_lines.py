@@ -2,7 +2,8 @@
 Functions that a library starts, as the command line says: nothing in the script calls them.
 
 ``@click.command()``, ``@group.command()``, ``@app.command`` of Typer, ``@experiment.automain`` of Sacred hand it one
-function; ``fire.Fire()`` hands it all of the file.
+function; ``fire.Fire()`` hands it all of the file, and ``globals()[sys.argv[1]]()`` does so without a library.
+With argparse a command sets what the script then calls itself: ``set_defaults(run=train)``, and ``args.run(args)``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.torch_api import questions
+from ..syntax.nodes import parameters, positional
 from .call_binding import Evaluate, EvaluatedCall
-from .solver import Thing
+from .registries import UNNAMED
+from .solver import Slot, Thing
 from .values import External, Function, State, Unit, Unknown
 
 _OF_GROUPS = ("command", "group")
@@ -39,13 +42,62 @@ def started(state: State, unit: Unit, node: cst.FunctionDef, decorator: cst.Base
 
 
 def offered(call: EvaluatedCall, qualified: str) -> None:
-    """Note what a call without an argument offers: the functions of its file."""
-    if (call.args and call.args[0][0].keyword is None) or not questions.offers_module(qualified):
+    """Note what a call offers: the functions of its file that take what it gives."""
+    chosen = qualified == f"{call.unit.name}.{UNNAMED}" and _is_all(call)
+    if not chosen and ((call.args and call.args[0][0].keyword is None) or not questions.offers_module(qualified)):
         return
     for function in call.unit.names.functions:
         if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):
-            call.state.escaped.add(function)
-            call.state.commands.add(function)
+            if not chosen or _takes(function, call.node):
+                call.state.escaped.add(function)
+                call.state.commands.add(function)
+
+
+def _is_all(call: EvaluatedCall) -> bool:
+    """Whether a call is a statement of the file itself, or of its main guard: nothing is made that is kept."""
+    names = call.unit.names
+    return isinstance(names.parents.get(call.node), cst.Expr) and isinstance(names.function(call.node), cst.Module)
+
+
+def _takes(function: cst.FunctionDef, call: cst.Call) -> bool:
+    """Whether a function can be called with the arguments of a call."""
+    if any(arg.star for arg in call.args) or isinstance(function.params.star_arg, cst.Param):
+        return True
+    places = positional(function)
+    plain = [arg for arg in call.args if arg.keyword is None]
+    given = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+    known = {param.name.value for param in parameters(function)}
+    wanting = [p for p in places[len(plain) :] if p.default is None and p.name.value not in given]
+    return len(plain) <= len(places) and not wanting and (given <= known or function.params.star_kwarg is not None)
+
+
+def of_parser(call: EvaluatedCall, parser: str, name: str, result: Unknown) -> None:
+    """
+    Let what a command sets be attributes of what the command line is read into.
+
+    Args:
+        call: of a method of a parser, or of something made by one.
+        parser: its full name.
+        name: that of the method.
+        result: what the call gives.
+    """
+    if not parser.startswith("argparse."):
+        return
+    read = call.state.field(call.state.external("argparse.Namespace"), "")
+    if name in ("parse_args", "parse_known_args"):
+        call.state.solver.add(read, result)
+        if name == "parse_known_args":  # which gives it first, and what it does not know
+            pair, space = call.state.sequence(call.node), Slot()
+            call.state.solver.add(space, result)
+            pair.items[:] = [space, Slot()]
+            call.state.solver.add(call.result, pair)
+    for arg, slot in call.args if name == "set_defaults" else ():
+        if arg.keyword is not None:
+            _set(call.state, read, arg.keyword.value, slot)
+
+
+def _set(state: State, read: Slot, name: str, slot: Slot) -> None:
+    state.solver.watch(read, lambda space: state.solver.flow(slot, state.field(space, name)))
 
 
 def option(call: cst.Call) -> str | None:

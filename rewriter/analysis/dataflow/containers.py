@@ -7,7 +7,7 @@ import libcst as cst
 from ...facts.roles import SHARES, Origin, Role
 from ..syntax.nodes import positional
 from .solver import Slot, Thing
-from .values import External, Function, Instance, Klass, Mapping, Sequence, State
+from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail
 
 _CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
 
@@ -28,6 +28,8 @@ def element(state: State, source: Slot) -> Slot:
             elements(state, thing, result)
         elif isinstance(thing, Instance):
             _handed_out(state, thing, result)
+        elif isinstance(thing, Trace) and thing.trail is Trail.LISTING:
+            state.solver.add(result, state.trace(thing.node, Trail.ENTRY))
 
     state.solver.watch(source, arrive)
     return result

@@ -51,7 +51,7 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         _with_default(call)
     elif qualified in _DICTS:
         _mapped(call)
-    elif qualified in _LISTS and not call.args:
+    elif qualified in _LISTS and all(arg.keyword is not None for arg, _ in call.args):  # deque(maxlen=8)
         state.solver.add(call.result, state.sequence(call.node))
         if qualified == "builtins.set":
             state.solver.add(call.result, state.trace(call.node, Trail.SET))
@@ -143,12 +143,18 @@ def _followed(call: EvaluatedCall, qualified: str) -> None:
     if questions.keeps_path(qualified):
         solver.flow(call.everything, call.result, trailing)
     elif qualified == "builtins.len":
-        solver.watch(call.first(), lambda t: _counted(call, t))
+        solver.watch(call.first(), lambda t: _marked(call, t, Trail.LISTING, Trail.STAMP))
+    if qualified == "builtins.int":
+        solver.watch(call.first(), lambda t: _marked(call, t, Trail.ENTRY, Trail.NUMBER))
+    elif qualified in ("builtins.max", "builtins.len"):
+        for slot in (call.everything, members(state, call.first())):
+            solver.watch(slot, lambda t: _marked(call, t, Trail.NUMBER, Trail.STAMP))
 
 
-def _counted(call: EvaluatedCall, thing: Thing) -> None:
-    if isinstance(thing, Trace) and thing.trail is Trail.LISTING:
-        call.state.solver.add(call.result, call.state.trace(call.node, Trail.STAMP))
+def _marked(call: EvaluatedCall, thing: Thing, given: Trail, found: Trail) -> None:
+    """What follows from the entries of a folder: how many they are, their numbers, the highest."""
+    if isinstance(thing, Trace) and thing.trail is given:
+        call.state.solver.add(call.result, call.state.trace(call.node, found))
 
 
 def _copied(call: EvaluatedCall, thing: Thing) -> None:

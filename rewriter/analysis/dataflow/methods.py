@@ -8,6 +8,7 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
+from .command_lines import of_parser
 from .containers import element, key_of, merge, put_in
 from .drawn_batches import drawn
 from .solver import Slot, Thing
@@ -255,7 +256,10 @@ def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
     else:
         inner = state.unknown(call.node, f"{unknown.qualified}.{name}", call.result)
         state.solver.add(call.result, inner)
+        of_parser(call, unknown.qualified, name, inner)
         call.give_host_values()
+        if questions.lists(f"{unknown.qualified}.{name}"):
+            state.solver.add(call.result, state.trace(call.node, Trail.LISTING))
 
 
 _OF_MODULES = frozenset("parameters named_parameters train eval modules children forward".split())

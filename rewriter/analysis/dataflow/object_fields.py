@@ -33,6 +33,19 @@ class ObjectFields:
                 found.append((unit, value) if value is not None else None)
         return found
 
+    def stores(self, thing: Thing, kept: Thing) -> list[tuple[Unit, cst.BaseExpression]]:
+        """What is set as an attribute of an object and may be another thing, wherever."""
+        found = []
+        for name, targets in self._targets.items():
+            if kept in self._state.field(thing, name).things:
+                for unit, target, value in targets:
+                    held = self._state.values.get(target.value)
+                    given = self._state.values.get(value) if value is not None else None
+                    if held is not None and thing in held.things and given is not None and kept in given.things:
+                        assert value is not None
+                        found.append((unit, value))
+        return found
+
     @cached_property
     def _targets(self) -> dict[str, list[tuple[Unit, cst.Attribute, cst.BaseExpression | None]]]:
         found: dict[str, list[tuple[Unit, cst.Attribute, cst.BaseExpression | None]]] = {}

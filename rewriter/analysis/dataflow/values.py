@@ -160,6 +160,10 @@ class Trail(Enum):
     """What differs from process to process: the clock, a process id, random text."""
     LISTING = "listing"
     """The entries of a folder: their number differs, while another process makes one."""
+    ENTRY = "entry"
+    """One of these."""
+    NUMBER = "number"
+    """The number that is the name of an entry: the highest differs as the number of entries does."""
     SET = "set"
     """A set: the order of its strings differs from process to process."""
 

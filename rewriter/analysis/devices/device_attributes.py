@@ -10,10 +10,13 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name
+from ..dataflow.fixed_attributes import fixed_attribute
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import bindings_value
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -96,7 +99,11 @@ def _of_object(
         if node not in aims or not isinstance(node.value, cst.Name) or unit.names.binding(node.value) is not itself:
             continue
         made = origins(state.values.get(node), Role.DEVICE)
-        if any(o.qualified == "follows" for o in made) or not (made or _is_device(state, unit, node)):
+        if (
+            fixed_attribute(state, node)
+            or any(o.qualified == "follows" for o in made)
+            or not (made or _is_device(state, unit, node))
+        ):
             continue
         same = list(_same(state, reach, node))
         sets = [(u, n) for u, n in same if isinstance(u.names.parents.get(n), cst.AssignTarget)]
@@ -138,7 +145,7 @@ def _given(
     """The variable that holds a device, for a parameter that of the calls: where a call has given several values."""
     binding = unit.names.binding(node)
     held = [o for o in origins(state.binding(binding)) if o.qualified != "follows"] if binding is not None else []
-    if binding is None or not held or any(o.role is not Role.DEVICE for o in held):
+    if binding is None or any(o.role is not Role.DEVICE for o in held):
         return None
     if any(isinstance(definition, cst.Param) for definition in binding.definitions):
         found = {}
@@ -147,9 +154,13 @@ def _given(
             if given is not None:
                 found[given[2]] = given
         return next(iter(found.values())) if len(found) == 1 else None
-    element = unit.names.parents.get(binding.definitions[0])
-    once = len(binding.definitions) == 1 and isinstance(element, cst.Element)
-    return (unit, node, binding) if once else None
+    if len(binding.definitions) != 1:
+        return None
+    if not held:  # `device = args.device`
+        values = bindings_value(unit.names, binding)
+        named = len(values) == 1 and isinstance(values[0], cst.Attribute) and _is_named_device(state, values[0])
+        return (unit, node, binding) if named else None
+    return (unit, node, binding) if isinstance(unit.names.parents.get(binding.definitions[0]), cst.Element) else None
 
 
 def _of_variable(
@@ -192,12 +203,15 @@ def _names_cpu(text: str, made: list[Origin]) -> str:
 
 def _is_device(state: State, unit: Unit, node: cst.Attribute) -> bool:
     """Whether an attribute of something of the script's is called device, and used as one."""
+    return _is_named_device(state, node) and _takes_device(unit, node)
+
+
+def _is_named_device(state: State, node: cst.Attribute) -> bool:
+    """Whether it is called device."""
     if node.attr.value.lower() not in _NAMES:
         return False
     base = state.values.get(node.value)
-    if base is None or any(isinstance(t, Origin) for t in base.things) or not base.things:
-        return False
-    return _takes_device(unit, node)
+    return base is not None and bool(base.things) and not any(isinstance(t, Origin) for t in base.things)
 
 
 def _takes_device(unit: Unit, node: cst.CSTNode) -> bool:
@@ -240,8 +254,29 @@ def _flag(
             condition = f'{text}{".type" if torch_device else ""} == "cpu"'
     word = ((bool(made) or last is None) and _are_words(made)) or any(_read_as_word(reach, u, n) for u, n in left)
     behind = choice_around(unit, last) if last is not None else None
+    fixed = fixed_attribute(state, node)
+    told = [(u, _first_gpu(text, n, fixed)) for u, n in left[:1]] if fixed and _names_gpu(made) else []
+    if fixed:
+        left = []  # it stays: each process has its own current one of the kind of device that it names
     gives = _given_back(text, word=word) if left else ""
-    return Flag(unit, condition or "", node, behind, gives, tuple(read for _, read in left), not sets)
+    still = tuple(read for _, read in left)
+    return Flag(unit, condition or "", node, behind, gives, still, not sets, told=tuple(told))
+
+
+def _names_gpu(made: list[Origin]) -> bool:
+    """Whether a device is written with a number: ``"cuda:0"``."""
+    texts = (n.evaluated_value for o in made for n in descendants(o.node) if isinstance(n, cst.SimpleString))
+    return any(isinstance(text, str) and text.partition(":")[2].isdigit() for text in texts)
+
+
+def _first_gpu(text: str, read: cst.CSTNode, fixed: str) -> Finding:
+    return Finding(
+        "device-flag",
+        read,
+        f"`{text}` names one GPU by its number on every process, and cannot be given that of the process: {fixed}",
+        'write "cuda" without the number where it is chosen: each process then uses its own GPU',
+        Severity.BLOCKED,
+    )
 
 
 def _makers(state: State, reach: Reach, unit: Unit, binding: Binding) -> set[Code]:

@@ -43,6 +43,8 @@ class Flag(NamedTuple):
     """The same condition, as other modules say it."""
     given: tuple[tuple[Unit, str, Binding], ...] = ()
     """The same condition as those say it who call the function, with the variable that they read."""
+    told: tuple[tuple[Unit, Finding], ...] = ()
+    """What must be said of the kept device."""
 
     def said(self, unit: Unit) -> str | None:
         """The condition as a module says it; None where none of its code asks it."""

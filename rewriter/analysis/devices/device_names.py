@@ -13,7 +13,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.program_flow import is_guard
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, deletions
-from ..syntax.nodes import is_none
+from ..syntax.nodes import is_none, with_names
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
 from .gpu_numbers import is_number
@@ -111,6 +111,8 @@ def _only_defines(node: cst.If, name: str) -> bool:
 # Which device the flags meant -----------------------------------------------------------------------------------------
 
 
+_ValueOf = Callable[[Unit, "cst.Name | cst.Attribute"], "cst.BaseExpression | None"]
+"""What gives the value of a flag."""
 _ALWAYS, _UNKNOWN, _GPU = "True", "?", "cuda"
 
 
@@ -127,10 +129,16 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
         around = next((a for a in unit.names.enclosing(statement, cst.If) if not is_guard(a)), None)
         if isinstance(statement, cst.If):
             values = {unit.names.parents[unit.names.statement(value)]: value for value in name.values}
-            found = condition_of_branches(state, unit, statement, values, found)
+            found = _in_terms_of_first(unit, name, condition_of_branches(state, unit, statement, values, found))
             continue
         value = next(value for value in name.values if unit.names.statement(value) is statement)
         given = condition_of(state, unit, value)
+        choice = _choice_of(unit, statement)
+        branches = _branches_of(unit, choice, name) if choice is not None else {}
+        if choice is not None and any(_is_asked(state, unit, device) for device in branches.values()):
+            if value in next(iter(branches.items())):  # the first stands for all
+                found = condition_of_branches(state, unit, choice, branches, found)
+            continue
         if not isinstance(around, cst.If):
             found = given
         elif given != _ALWAYS:
@@ -138,6 +146,42 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
         elif found is None:
             found = _inside_of(state, unit, around, statement)
     return found
+
+
+def _in_terms_of_first(unit: Unit, name: DeviceName, text: str | None) -> str | None:
+    """A condition that reads the device itself, by what the device is at first: ``if device is None:`` after
+    ``device = args.device``. The accelerator takes the place of both."""
+    first = name.definitions[0]
+    value = next((v for v in name.values if unit.names.statement(v) is first), None)
+    plain = isinstance(value, (cst.Name, cst.Attribute)) and unit.names.statement(value) is first
+    if text is None or value is None or not plain or isinstance(first, cst.If):
+        return text
+    node = cst.parse_expression(text)
+    named = any(isinstance(n, cst.SimpleString) and name.binding.name in n.value for n in descendants(node))
+    return text if named else with_names(text, {name.binding.name: _text(unit, value)})
+
+
+def _choice_of(unit: Unit, statement: cst.CSTNode) -> cst.If | None:
+    """The ``if`` that a statement is directly a branch's of, from its first branch on; None where it is none's."""
+    around = unit.names.parents.get(unit.names.parents[statement])
+    while isinstance(around, (cst.If, cst.Else)):
+        above = unit.names.parents.get(around)
+        if not isinstance(above, cst.If) or above.orelse is not around:
+            return around if isinstance(around, cst.If) and not is_guard(around) else None
+        around = above
+    return None
+
+
+def _branches_of(unit: Unit, choice: cst.If, name: DeviceName) -> dict[cst.CSTNode, cst.BaseExpression]:
+    """For the branches of an ``if`` that set the device, the device; none where a branch sets it twice."""
+    values = [v for v in name.values if _choice_of(unit, unit.names.statement(v)) is choice]
+    found = {unit.names.parents[unit.names.statement(value)]: value for value in values}
+    return found if len(found) == len(values) > 1 else {}
+
+
+def _is_asked(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether a setting says if a value is the CPU: ``args.device``."""
+    return _chosen(state, unit, value) not in (None, "", _ALWAYS)
 
 
 def _inside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode) -> str | None:
@@ -228,6 +272,10 @@ def _of_either(state: State, unit: Unit, test: cst.BaseExpression, body: str | N
     """The condition under which a choice of two devices gives the CPU: from those of the two."""
     if body == orelse:
         return body
+    if body == _ALWAYS and orelse and _asks_lack(state, test):
+        return orelse
+    if orelse == _ALWAYS and body and _asks_lack(state, test, holds=False):
+        return body
     lacking = refused(state, unit, test)
     if orelse == _ALWAYS:
         return " or ".join(part for part in (body, lacking) if part)
@@ -240,6 +288,16 @@ def _of_either(state: State, unit: Unit, test: cst.BaseExpression, body: str | N
         if condition:
             found.append(condition if _is_implied(unit, test, condition) else f"({when}) and ({condition})")
     return " or ".join(found)
+
+
+def _asks_lack(state: State, test: cst.BaseExpression, *, holds: bool = True) -> bool:
+    """Whether a condition holds only where no other device is there: ``wanted and not torch.cuda.is_available()``;
+    or does not hold only there."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _asks_lack(state, test.expression, holds=not holds)
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And if holds else cst.Or):
+        return any(_asks_lack(state, side, holds=holds) for side in (test.left, test.right))
+    return not holds and isinstance(test, cst.Call) and _asks_availability(state, test)
 
 
 def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
@@ -371,29 +429,44 @@ def asked_of(state: State, unit: Unit, test: cst.BaseExpression) -> str:
     return " ".join(_text(unit, part) for part in _wanted(state, unit, test, 0, value_of=_given_once))
 
 
+def gives_way(state: State, unit: Unit, test: cst.BaseExpression) -> bool:
+    """Whether ``refused`` leaves out a part of a condition, which asks torch whether a device is there."""
+    return any(_is_availability(state, part) for part in _joined(state, unit, test, 0, _set_once))
+
+
 def _wanted(
-    state: State,
-    unit: Unit,
-    test: cst.BaseExpression,
-    depth: int,
-    value_of: Callable[[Unit, cst.Name | cst.Attribute], cst.BaseExpression | None] | None = None,
+    state: State, unit: Unit, test: cst.BaseExpression, depth: int, value_of: _ValueOf | None = None
 ) -> list[cst.BaseExpression]:
     """The conditions joined by ``and``, without those that ask whether a device is there."""
+    joined = _joined(state, unit, test, depth, value_of or _set_once)
+    return [part for part in joined if not _is_availability(state, part)]
+
+
+def _joined(
+    state: State, unit: Unit, test: cst.BaseExpression, depth: int, value_of: _ValueOf
+) -> list[cst.BaseExpression]:
+    """The conditions joined by ``and``, with flags as what they are made of."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return [p for side in (test.left, test.right) for p in _wanted(state, unit, side, depth, value_of)]
+        return [p for side in (test.left, test.right) for p in _joined(state, unit, side, depth, value_of)]
     if isinstance(test, cst.IfExp) and _is_word(test.body, "True") and _is_word(test.orelse, "False"):
-        return _wanted(state, unit, test.test, depth, value_of)
-    asked = test.left if isinstance(test, cst.Comparison) else test
-    if isinstance(asked, cst.Call) and asked in state.calls:
-        if questions.asks_availability(outside_name(state.calls[asked])):
-            return []
+        return _joined(state, unit, test.test, depth, value_of)
     if isinstance(test, (cst.Name, cst.Attribute)) and depth < 3:
-        value = (value_of or _set_once)(unit, test)
+        value = value_of(unit, test)
         constant = isinstance(value, cst.Name) and value.value in ("True", "False", "None")
         renamed = isinstance(value, (cst.Name, cst.Attribute)) and not constant  # ``cuda = args.cuda``
         if value is not None and (renamed or _asks_availability(state, value)):
-            return _wanted(state, unit, value, depth + 1, value_of)
+            return _joined(state, unit, value, depth + 1, value_of)
     return [test]
+
+
+def _is_availability(state: State, part: cst.BaseExpression) -> bool:
+    """``torch.cuda.is_available()``, ``torch.cuda.device_count() > 0``."""
+    asked = part.left if isinstance(part, cst.Comparison) else part
+    return (
+        isinstance(asked, cst.Call)
+        and asked in state.calls
+        and questions.asks_availability(outside_name(state.calls[asked]))
+    )
 
 
 def _is_word(node: cst.BaseExpression, word: str) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import libcst as cst
+
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.containers import members
 from ..dataflow.values import State, origins
+from ..training.row_code import run_for_rows
 
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
@@ -42,4 +45,18 @@ def _found(state: State, reach: Reach) -> set[Origin]:
         for slot in (record.receiver, members(state, record.first) if record.first is not None else None)
     ]
     state.solver.run()
-    return {o.source for slot in moved for o in origins(slot, Role.BATCH) if o.source is not None}
+    found = {o.source for slot in moved for o in origins(slot, Role.BATCH) if o.source is not None}
+    made = {o for record in state.calls.values() for o in origins(record.result, Role.LOADER) if o.node is record.node}
+    return found | {loader for loader in made - found if _comes_moved(state, reach, loader)}
+
+
+def _comes_moved(state: State, reach: Reach, loader: Origin) -> bool:
+    """Whether the data set of a loader makes its rows on a device: ``torch.tensor(row, device=self.device)``."""
+    for _, nodes in run_for_rows(state, reach, lambda record: record.node is loader.node):
+        for call in (node for node in nodes if isinstance(node, cst.Call)):
+            given = [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"]
+            if any(not isinstance(one, cst.SimpleString) or one.evaluated_value != "cpu" for one in given):
+                return True
+            if method_name(call) == "cuda":
+                return True
+    return False

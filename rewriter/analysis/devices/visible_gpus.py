@@ -40,7 +40,7 @@ def visible_devices(state: State, unit: Unit, reach: Reach) -> list[cst.SimpleSt
 def _statements(unit: Unit, reach: Reach) -> Iterator[cst.SimpleStatementLine]:
     for node in unit.names.every(cst.SimpleStatementLine):
         if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
-            if unit.names.function(node) in reach.reachable:
+            if unit.names.function(node) in reach.reachable and reach.resting(unit, node) is None:
                 yield node
 
 

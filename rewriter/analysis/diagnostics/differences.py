@@ -16,6 +16,8 @@ from ..dataflow.callees import outside_name
 from ..dataflow.constant_values import Values, constants_of
 from ..dataflow.values import CallRecord, Function, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
+from ..layouts.engine.layout import ShardSize, held, varies
+from ..layouts.loop_layouts import layouts_of
 from ..layouts.loss_reductions import reduction_of
 from ..layouts.losses import weighted_mean
 from ..syntax.nodes import dotted, keyword
@@ -196,6 +198,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
             and (drawn.size is None or keyword(call, "size", drawn.size) is not None)
             and any(loop in training.train_loops for loop in reach.batch_loops(call, unit))
             and not compiled(state, unit, call)
+            and not _has_own_bounds(state, unit, call)
         ):
             yield Finding(
                 "same-noise",
@@ -206,3 +209,11 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
                 "between processes, with device=accelerator.device",
                 Severity.REVIEW,
             )
+
+
+def _has_own_bounds(state: State, unit: Unit, call: cst.Call) -> bool:
+    """Whether a draw is given what each process computes from its own rows: then its numbers differ. As many rows all
+    of them have."""
+    around = layouts_of(state).around(unit, call)
+    given = [part for layouts in around for arg in call.args for part in held(layouts.container(arg.value))]
+    return any(varies(layout) and not isinstance(layout, ShardSize) for layout in given)

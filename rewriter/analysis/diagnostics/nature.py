@@ -30,8 +30,8 @@ def nature(
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``early-length``, ``steps``, ``cadence``, ``interval``, ``limit``, ``rate``, ``bar``, ``rows-done``, ``running``,
-    ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``, ``precision``;
+    ``early-length``, ``steps``, ``cadence``, ``long-cadence``, ``interval``, ``limit``, ``rate``, ``bar``,
+    ``rows-done``, ``running``, ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
     that the program never makes.
@@ -42,7 +42,8 @@ def nature(
         yield first, "by-hand", "distributed before"
     yield from facts.counts
     if facts.home is not None and facts.home.ran_on and dict(facts.home.arguments).get("cpu") != "True":
-        yield facts.home.node, _OTHER_DEVICE[facts.home.ran_on], "device"
+        cpu = dict(facts.home.arguments).get("cpu", "")
+        yield facts.home.node, _OTHER_DEVICE[facts.home.ran_on], cpu
     yield from _cuda_only(facts)
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}

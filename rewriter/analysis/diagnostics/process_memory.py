@@ -18,6 +18,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
+from .tensor_memory import tensor_memories
 
 _ADDING = frozenset("append appendleft insert".split())
 _DRAWING = frozenset("random.choice random.choices random.sample".split())
@@ -45,6 +46,19 @@ def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iter
             "storing them: accelerator.gather(...)",
         )
         return
+    kept = list(tensor_memories(state, unit, reach, training))
+    if kept:
+        names = " and ".join(filter(None, (", ".join(f"`{n}`" for _, n in kept[:-1]), f"`{kept[-1][1]}`")))
+        several = len(kept) > 1
+        yield Finding(
+            "process-memory",
+            kept[0][0],
+            f"{names} {'keep' if several else 'keeps'} outputs of earlier steps, and the loss of later steps uses "
+            f"{'them' if several else 'it'}: on N processes {'they hold' if several else 'it holds'} those of one "
+            "process's shard",
+            "no action needed if a memory of one shard is good enough; for one of all rows, gather what is stored: "
+            "accelerator.gather(...)",
+        )
 
 
 def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNode]:

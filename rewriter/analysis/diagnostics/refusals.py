@@ -12,7 +12,7 @@ from ...facts.torch_api import questions
 from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import built_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
@@ -42,7 +42,7 @@ def refusals(
         yield from by_hand
         return
     for unit in reach.units:
-        framework = next(_framework(unit), None)
+        framework = next(_framework(state, unit), None)
         if framework is not None:
             yield unit, framework
             return
@@ -105,6 +105,8 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     f"`{name}`, which feeds this training, is not defined anywhere: the script fails here as it is",
                     "fix the script first and run it on one device, then migrate it",
                 )
+            if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
+                return _not_cut(state, reach, uncut) if uncut is not None else (record.unit, _made_by_hand(loop, name))
             if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
                 return record.unit, _blocked(
                     "unknown-loader",
@@ -143,6 +145,30 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
         "no data loader feeds this training: every process would do the same work on the same data",
         "feed it from a torch.utils.data.DataLoader, or keep it on one device",
     )  # fmt: skip
+
+
+def _is_collection(state: State, unit: Unit, name: cst.Name) -> bool:
+    """Whether all that a variable is given is a list or an array, and so no loader."""
+    values = plain_values(unit.names, name)
+    return bool(values) and all(
+        isinstance(value, (cst.List, cst.Tuple, cst.Set, cst.ListComp, cst.SetComp))
+        or (isinstance(value, cst.Call) and value in state.calls and _makes_array(outside_name(state.calls[value])))
+        for value in values
+    )
+
+
+def _makes_array(name: str) -> bool:
+    return name in ("builtins.list", "builtins.sorted", "builtins.tuple") or name.startswith("numpy.")
+
+
+def _made_by_hand(loop: cst.For, name: str) -> Finding:
+    return _blocked(
+        "no-data-parallel-axis",
+        loop,
+        f"no data loader feeds this training, but `{name}`, which the script fills by itself: every process would go "
+        "through all of it",
+        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+    )
 
 
 def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding]:
@@ -282,7 +308,7 @@ def _is_call(node: cst.CSTNode) -> TypeGuard[cst.Call]:
     return isinstance(node, cst.Call)
 
 
-def _framework(unit: Unit) -> Iterator[Finding]:
+def _framework(state: State, unit: Unit) -> Iterator[Finding]:
     for node in _imports(unit):
         for name in _modules(node):
             framework = questions.framework(name)
@@ -292,11 +318,13 @@ def _framework(unit: Unit) -> Iterator[Finding]:
                     f"distribute it with {framework}'s own settings",
                 )  # fmt: skip
     for call in unit.names.calls:
-        if method_name(call) == "Trainer" and "transformers" in {m for n in _imports(unit) for m in _modules(n)}:
+        record = state.calls.get(call)
+        title = next(filter(None, map(questions.trainer, built_names(record))), "") if record is not None else ""
+        if title:
             yield _blocked(
                 "framework-owns-loop",
                 call,
-                "the Trainer of transformers runs the training loop of this script",
+                f"{title} runs the training loop of this script",
                 "launch it with torchrun: the Trainer is already distributed",
             )
 

@@ -186,7 +186,7 @@ def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Findin
     """Rows beside a mean of their batch: the loss of a relativistic discriminator."""
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
-            if compares_with_batch(state, where, node):
+            if compares_with_batch(state, record, where, node):
                 text = " ".join(where.names.module.code_for_node(node).split())
                 yield Finding(
                     "in-batch-pairs",

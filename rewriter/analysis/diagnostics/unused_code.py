@@ -17,6 +17,7 @@ from ..effects.unseen import is_called
 from ..syntax.nodes import dotted
 
 _Definition = cst.FunctionDef | cst.ClassDef
+_Owner = cst.FunctionDef | cst.ClassDef | cst.If
 _BUILT_IN = frozenset("getattr eval globals vars __import__".split())
 _LOOKED_UP = _BUILT_IN | frozenset("import_module __dict__ import_string".split())
 """What finds a function or a class by a text. ``model.eval()`` is another one."""
@@ -28,8 +29,11 @@ def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:
     return owner is None or owner in reach.state.once(may_run, lambda: _used(reach))
 
 
-def _owner(unit: Unit, reach: Reach, node: cst.CSTNode) -> _Definition | None:
-    """The function around a node, or for a method its class, that no call is seen to reach; None for other code."""
+def _owner(unit: Unit, reach: Reach, node: cst.CSTNode) -> _Owner | None:
+    """The function around a node, or for a method its class, that no call is seen to reach, or what runs only where a
+    module is started that is imported; None for other code."""
+    if (resting := reach.resting(unit, node)) is not None:
+        return resting
     code = unit.names.function(node)
     if isinstance(code, cst.Lambda):
         return _owner(unit, reach, unit.names.parents[code])
@@ -46,10 +50,11 @@ def _used(reach: Reach) -> frozenset[_Definition]:
             assert isinstance(node, (cst.FunctionDef, cst.ClassDef))
             defined.setdefault(node.name.value, []).append(node)
     everything = frozenset(one for several in defined.values() for one in several)
-    named: dict[_Definition | None, set[_Definition]] = {}
+    named: dict[_Owner | None, set[_Definition]] = {}
     for unit in reach.units:
         for node, word in _words(unit):
-            if word in _LOOKED_UP and not _asks_attribute(unit, node, word):
+            looks_up = word in _LOOKED_UP and not isinstance(_owner(unit, reach, node), cst.If)
+            if looks_up and not _asks_attribute(unit, node, word):
                 if isinstance(node, cst.Name) or word not in _BUILT_IN:
                     return everything
             for one in defined.get(word, ()):

@@ -14,7 +14,7 @@ from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
-from ..syntax.leaving import HANDLERS
+from ..syntax.leaving import HANDLERS, exits_quietly, quiet_exit
 from ..syntax.walk import children, descendants
 from .rank_questions import RankQuestions
 
@@ -146,14 +146,14 @@ class Guards:
         for node in _leaving(statement):
             if isinstance(node, jumps) or self._exits(node):
                 return True
-            if isinstance(node, cst.Raise) and (_is_caught(unit, statement, node) or _raises_exit(node)):
+            if isinstance(node, cst.Raise) and (_is_caught(unit, statement, node) or quiet_exit(node)):
                 return True
         return False
 
     def _exits(self, node: cst.CSTNode) -> bool:
         """Whether a call ends the process without an error."""
         record = self.state.calls.get(node) if isinstance(node, cst.Call) else None
-        return record is not None and ends_process(outside_name(record)) and _is_success(record.node)
+        return record is not None and ends_process(outside_name(record)) and exits_quietly(record.node)
 
     @cached_property
     def apart(self) -> dict[Code, list[tuple[CodePlace, Constants]]]:
@@ -199,21 +199,6 @@ class Guards:
 def last_name(node: cst.CSTNode) -> str:
     """The last name of a dotted expression; empty for other expressions."""
     return node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-
-
-def _is_success(call: cst.Call) -> bool:
-    """Whether a call such as ``sys.exit(0)`` gives the status of success."""
-    status = call.args[0].value if call.args else None
-    word = getattr(status, "value", None)
-    return status is None or (isinstance(status, (cst.Integer, cst.Name)) and word in ("0", "None", "False"))
-
-
-def _raises_exit(node: cst.Raise) -> bool:
-    """``raise SystemExit``."""
-    raised = node.exc
-    if isinstance(raised, cst.Call):
-        return last_name(raised.func) == "SystemExit" and _is_success(raised)
-    return raised is not None and last_name(raised) == "SystemExit"
 
 
 def _is_caught(unit: Unit, statement: cst.If, node: cst.Raise) -> bool:

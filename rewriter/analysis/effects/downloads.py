@@ -11,13 +11,13 @@ from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
-from ..dataflow.values import Function, Klass, State, Unit, Unknown
+from ..dataflow.values import Function, Klass, State, Unit
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
+from .brought import brings
 from .existing_guards import Together, in_turn
+from .file_caches import FileQuestions
 from .handles import asks_existence
-
-_COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")
 
 _TESTS = "every process would download at the same time"
 
@@ -33,14 +33,14 @@ class Fetches:
         if in_turn(self.state, self.unit, call):
             return None
         if (asked := keyword(call, "download")) is not None and not self._is_off(asked):
-            if self._is_ignored(call):
+            if self._is_ignored(call) or self._is_brought_below(call):
                 return None
             return self._line(call, optional=False)
         if self._processes(call):
             return self._line(call, optional=False)
         if self._loads_weights(call):
             return self._line(call, optional=True)
-        if self._fetches(call):
+        if brings(self.state.calls[call]):
             return self._fetched(call)
         return None
 
@@ -91,6 +91,28 @@ class Fetches:
         functions = [_called(thing) for thing in self.state.calls[call].callees]
         return bool(functions) and all(f is not None and _takes_for_nothing(f) for f in functions)
 
+    def _is_brought_below(self, call: cst.Call) -> bool:
+        """Whether what runs for a ``download=True`` is the program's own code, with a download that one process makes
+        while the others wait: in turns, each would bring the files anew, where the first reads them already."""
+        functions = [_called(thing) for thing in self.state.calls[call].callees]
+        nodes = {n for f in functions if f is not None for n in self.together.reach.runs(f.node.body, f.unit)}
+        calls = [node for node in nodes if isinstance(node, cst.Call) and node in self.state.calls]
+        if not functions or None in functions or any(self._hands_on(node) for node in calls):
+            return False
+        asking = FileQuestions(self.together.reach, self.together.training)
+        return any(self._waits(node) and asking.before(node) is None for node in calls)
+
+    def _hands_on(self, call: cst.Call) -> bool:
+        """Whether a call gives ``download`` to code outside the program."""
+        callees = self.state.calls[call].callees
+        return keyword(call, "download") is not None and not all(_called(thing) for thing in callees)
+
+    def _waits(self, call: cst.Call) -> bool:
+        """Whether a call brings files in every run, so that the main process does and the others wait."""
+        there = Fetches(self.state, self.state.calls[call].unit, self.together)
+        effect = there._fetched(call) if brings(self.state.calls[call]) else None
+        return isinstance(effect, Effect) and effect.kind is EffectKind.FETCH
+
     def _loads_weights(self, call: cst.Call) -> bool:
         """``resnet18(pretrained=True)``: a model whose weights are downloaded, where they are not there yet."""
         name = outside_name(self.state.calls[call])
@@ -100,19 +122,6 @@ class Fetches:
             return False
         wanted = [v for word in ("pretrained", "weights", "weights_backbone") if (v := keyword(call, word)) is not None]
         return any(not (isinstance(v, cst.Name) and v.value in ("None", "False")) for v in wanted)
-
-    def _fetches(self, call: cst.Call) -> bool:
-        record = self.state.calls[call]
-        name = outside_name(record)
-        if questions.fetches(name):
-            return True
-        if method_name(call) in ("extractall", "extract"):
-            things = record.receiver.things if record.receiver is not None else ()
-            return any(isinstance(t, Unknown) and t.qualified.startswith(("zipfile.", "tarfile.")) for t in things)
-        if name in ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call"):
-            words = (n.value for arg in call.args for n in descendants(arg) if isinstance(n, cst.SimpleString))
-            return any(word.strip("rfb\"'").startswith(_COMMANDS) for word in words)
-        return False
 
     def _fetched(self, call: cst.Call) -> Effect | Finding | None:
         """Files that are brought: asked for first, or brought again in every run."""

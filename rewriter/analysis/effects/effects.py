@@ -28,6 +28,7 @@ from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
+from .brought import brings
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, starred
 from .file_caches import Makings
@@ -90,7 +91,7 @@ class _Search:
             self._fetch(call)
         for call in calls:
             self._make(call)
-        self._ask_first([call for call in calls if self._makes(call)])
+        self._ask_first([call for call in calls if self._makes(call) or brings(self.state.calls[call])])
         for call in calls:
             self._write(call)
         for (line, kind), parts in self.lines.items():
@@ -154,7 +155,10 @@ class _Search:
 
     def _ask_first(self, makes: list[cst.Call]) -> None:
         """Files that one function asks for and another makes: the first process asks before the others do."""
-        for statement in self.makings.asked_elsewhere(makes):
+        for statement in self.makings.asked_elsewhere(makes, self.settled):
+            if isinstance(statement, Finding):
+                self.found.findings.append(statement)
+                continue
             around = {statement, *self.unit.names.ancestors(statement)}
             if around.isdisjoint(self.settled) and around.isdisjoint(self.made):
                 self._add(Effect(statement, EffectKind.DOWNLOAD, _FIRST, guarded=True, creates=True))
@@ -229,7 +233,8 @@ class _Search:
 
     def _on_console(self, call: cst.Call, name: str) -> bool:
         """Whether a call writes lines to the console: also by a bar, which writes them where it is disabled, too."""
-        prints = name != "builtins.print" and prints_lines(name) and not _is_silenced(call, name)
+        named = (each for each in (name, *made_names(self.state.calls[call])) if each != "builtins.print")
+        prints = any(prints_lines(each) and not _is_silenced(call, each) for each in named)
         if prints or method_name(call) != "write" or not isinstance(call.func, cst.Attribute):
             return prints
         bar = call.func.value

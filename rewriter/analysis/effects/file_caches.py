@@ -7,8 +7,9 @@ the file is missing, or half written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -21,10 +22,21 @@ from ..dataflow.code_place import CodePlace
 from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.walk import descendants
+from ..training.row_code import for_rows
 from ..training.training import Training
-from .existing_guards import Together, in_turn, is_elif
+from .brought import brings
+from .existing_guards import Together, guarded, in_turn, is_elif
 from .handles import asks_existence
 from .written import writes_by_method
+
+
+class _Question(NamedTuple):
+    """A question for a file, and how it decides."""
+
+    head: cst.If
+    """The ``if`` at which its chain begins."""
+    returns: bool
+    """Its function returns at once where the file is there, and makes it after that; else a branch makes it."""
 
 
 class Makings:
@@ -45,19 +57,37 @@ class Makings:
                 found = around
         return None if found is None or self.together(self.unit, found) else found
 
-    def asked_elsewhere(self, makes: Iterable[cst.Call]) -> Iterator[cst.CSTNode]:
+    def asked_elsewhere(self, makes: Iterable[cst.Call], meets: Set[cst.CSTNode]) -> Iterator[cst.CSTNode | Finding]:
         """
         The statements that ask for a file which a function of the module makes: ``if not self.is_there():
-        self.build()``, and the calls of a function that returns at once where the file is there.
+        self.build()``, and the calls of a function that returns at once where the file is there; a finding for one at
+        the head of a block that all processes run together, or in which they wait for each other (``meets``).
         """
-        names = self.unit.names
         made = [call for call in makes if not self.reach.batch_loops(call, self.unit)]
-        making = {names.function(call) for call in made}
-        returning: set[cst.CSTNode] = set()
-        for question in names.every(cst.If):
-            if not isinstance(question, cst.If):
+        returning = set(self._returning_elsewhere())
+        for question in self._making_questions(made):
+            if question.returns:
+                returning.add(self.unit.names.function(question.head))
+            elif self._can_wait(question.head):
+                yield question.head
+        for call in self.unit.names.calls:
+            if returning.isdisjoint(self.reach.called(call)) or self.is_done(call):
                 continue
-            function, head = names.function(question), first_of_chain(self.unit, question)
+            statement = self.unit.names.statement(call)
+            block = isinstance(statement, _BLOCKS)
+            if not block and not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            if self._can_wait(statement) and not (block and not meets.isdisjoint(descendants(statement))):
+                yield statement
+            elif block and self._can_wait(call) and not self.together.starts(call):
+                yield _asked_in_head(call)
+
+    def _making_questions(self, made: list[cst.Call]) -> Iterator[_Question]:
+        """The questions for a file that decide whether code runs which makes one. ``made``: what makes them here."""
+        names, making = self.unit.names, {self.unit.names.function(call) for call in made}
+        for question in names.every(cst.If):
+            assert isinstance(question, cst.If)
+            head = first_of_chain(self.unit, question)
             direct = any(asks_existence(node) for node in descendants(question.test))
             if not direct and not any(self._asks(call) for call in _calls(question.test)):
                 continue
@@ -70,28 +100,44 @@ class Makings:
             own = any(call in inside for call in made) and (bool(rest) or not direct or head is not question)
             if not own and not any(code in making or self._makes_elsewhere(code) for code in below):
                 continue
-            if rest and isinstance(function, cst.FunctionDef):
-                returning.add(function)
-            elif missing is not None and self._can_wait(head):
-                yield head
-        for call in names.calls:
-            statement = names.statement(call)
-            if not returning.isdisjoint(self.reach.called(call)) and isinstance(statement, cst.SimpleStatementLine):
-                if self._can_wait(statement):
-                    yield statement
+            if rest and isinstance(names.function(question), cst.FunctionDef):
+                yield _Question(head, returns=True)
+            elif missing is not None:
+                yield _Question(head, returns=False)
+
+    def _returning_elsewhere(self) -> frozenset[Code]:
+        """The functions of all modules that return at once where a file is there, and else make it."""
+
+        def find() -> frozenset[Code]:
+            found: set[Code] = set()
+            for unit in self.reach.units:
+                own = Makings(self.state, unit, self.reach, self.together)
+                calls = (c for c in unit.names.calls if c in self.state.calls and own._makes_alone(c))
+                made = [c for c in calls if not self.reach.batch_loops(c, unit)]
+                found.update(unit.names.function(q.head) for q in own._making_questions(made) if q.returns)
+            return frozenset(found)
+
+        return self.state.once((Makings, self.reach), find)
+
+    def _makes_alone(self, call: cst.Call) -> bool:
+        """Whether each process makes a file by a call, or brings it: nothing says yet which of them does."""
+        record = self.state.calls[call]
+        makes = _makes_file(record) and not self.holds_state(call)
+        return (makes or brings(record)) and not self.is_done(call) and not guarded(self.state, record.unit, call)
 
     def _can_wait(self, statement: cst.CSTNode) -> bool:
         """Whether processes can come to a statement one after the other."""
         loops = [node for node in self.reach.loops(statement, self.unit) if self.reach.loaders(node)]
-        reachable = self.unit.names.function(statement) in self.reach.reachable
-        return reachable and not loops and not self.together(self.unit, statement)
+        code = self.unit.names.function(statement)
+        once = code in self.reach.reachable and code not in for_rows(self.state, self.reach)
+        return once and not loops and not self.together(self.unit, statement)
 
     def _makes_elsewhere(self, code: Code) -> bool:
         """Whether a function of another module makes a file."""
         if code in self.unit.names.scopes:
             return False
         calls = (n for n in self.reach.own(code) if isinstance(n, cst.Call) and n in self.state.calls)
-        return any(_makes_file(self.state.calls[call]) and not self.holds_state(call) for call in calls)
+        return any(map(self._makes_alone, calls))
 
     def _asks(self, call: cst.Call) -> bool:
         """Whether a function of the script does nothing but ask whether files are there: ``self._check_exists()``."""
@@ -178,11 +224,22 @@ def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
     )
 
 
+def _asked_in_head(call: cst.Call) -> Finding:
+    return Finding(
+        "read-back",
+        call,
+        "the function called here makes a file unless it is there, and each process asks for it by itself: one that "
+        "comes later may read the file before it is whole",
+        "call it in a statement of its own before this block, inside `with accelerator.main_process_first():`",
+        Severity.REVIEW,
+    )
+
+
 def _makes(state: State, node: cst.CSTNode) -> bool:
     record = state.calls.get(node) if isinstance(node, cst.Call) else None
     if record is None or (method_name(record.node) in questions.text_methods() and not writes_by_method(record.node)):
         return False
-    return _makes_file(record) or writes_by_method(record.node)
+    return _makes_file(record) or brings(record) or writes_by_method(record.node)
 
 
 def _makes_file(record: CallRecord) -> bool:
@@ -199,6 +256,7 @@ def first_of_chain(unit: Unit, question: cst.If) -> cst.If:
     return first_of_chain(unit, above) if isinstance(above, cst.If) and above.orelse is question else question
 
 
+_BLOCKS = (cst.If, cst.For, cst.With)
 _FEW = 4
 """Statements of a function that only asks."""
 
@@ -216,13 +274,21 @@ def _if_missing(question: cst.If) -> cst.CSTNode | None:
 
 def _rest(unit: Unit, question: cst.If) -> list[cst.CSTNode]:
     """What follows a question in its function, where it returns if the file is there."""
-    body = getattr(question.body, "body", ())
-    last = body[-1].body[-1] if body and isinstance(body[-1], cst.SimpleStatementLine) else None
     block = unit.names.block(question)
-    if not isinstance(last, cst.Return) or unit.names.parents.get(block) is not unit.names.function(question):
+    if not _returns(question.body) or unit.names.parents.get(block) is not unit.names.function(question):
         return []
     statements = list(getattr(block, "body", ()))
     return statements[statements.index(question) + 1 :] if question in statements else []
+
+
+def _returns(block: cst.BaseSuite) -> bool:
+    """Whether a block ends with a ``return``, also of what it opens: ``with open(path) as file: return load(file)``."""
+    last = block.body[-1] if block.body else None
+    if isinstance(last, cst.With):
+        return _returns(last.body)
+    return isinstance(last, cst.Return) or (
+        isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Return)
+    )
 
 
 def _asked(call: cst.Call) -> list[cst.BaseExpression]:

@@ -11,6 +11,7 @@ from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.containers import members
 from ..dataflow.values import State, Trail, Unit, traces
 from ..syntax.definitions import seen_values
 from ..syntax.walk import descendants
@@ -19,6 +20,9 @@ from .handles import Handles, asks_existence
 
 _MAKING = frozenset("os.makedirs os.mkdir os.chdir".split())
 _REMOVED = "tempfile.TemporaryDirectory"
+_COUNTING = ("builtins.len", "builtins.max")
+"""What tells how many entries a folder has, and the highest of their numbers."""
+_CHOICES = (cst.If, cst.IfExp, cst.Try, cst.While, cst.For)
 
 
 def folders(state: State, unit: Unit, reach: Reach) -> Iterator[Folder]:
@@ -82,7 +86,8 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
         for call in unit.names.calls:
             if call in state.calls and unit.names.function(call) in reach.reachable:
                 for value in _paths(state, unit, call):
-                    sources.update(dict.fromkeys(t.node for t in traces(state.values.get(value), Trail.STAMP)))
+                    for trace in traces(state.values.get(value), Trail.STAMP):
+                        sources.update(dict.fromkeys(_where_one_way(state, reach, trace.node)))
     done: set[cst.CSTNode] = set()
     asked: dict[cst.CSTNode, Unit] = {}
     for source in sources:
@@ -97,8 +102,11 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
         node = _whole(state, unit, source)
         if node not in done and not _is_handed_out(state, unit, source) and not guarded(state, unit, source):
             done.add(node)
+            if _is_chosen_by_entries(state, unit, source):
+                yield unit, _searched(source)
+                continue
             yield unit, Received(node, source, "each process would have a different name")
-            asked.update(dict.fromkeys(_questions_around(unit, node), unit))
+            asked.update(dict.fromkeys(_questions_around(state, unit, node), unit))
     for question, unit in asked.items():
         if question not in done and not _is_handed_out(state, unit, question):
             assert isinstance(question, cst.Call)
@@ -110,7 +118,28 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
         yield from ((unit, answer) for answer in _numbered(state, unit, reach))
 
 
-def _questions_around(unit: Unit, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def _where_one_way(state: State, reach: Reach, source: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The call that gives what differs, or those of the function around it, where what the function finds in a folder
+    may decide whether it comes to that call: ``return max(numbers) + 1 if numbers else 0``."""
+    unit = next(u for u in reach.units if source in u.names.parents)
+    code = unit.names.function(source)
+    counts = isinstance(source, cst.Call) and outside_name(state.calls[source]) in _COUNTING
+    if counts and isinstance(code, cst.FunctionDef) and _decides(unit, code, source):
+        yield from reach.sites(code)
+    else:
+        yield source
+
+
+def _decides(unit: Unit, code: cst.FunctionDef, source: cst.CSTNode) -> bool:
+    """Whether a function comes to a call on some ways alone: in a branch, or after a ``return``."""
+    inside = set(descendants(code.body))
+    around = [node for node in unit.names.ancestors(source) if node in inside]
+    order = unit.names.order
+    returns = (answer for answer in unit.names.returns.get(code, ()) if answer not in around)
+    return any(isinstance(node, _CHOICES) for node in around) or any(order(node) < order(source) for node in returns)
+
+
+def _questions_around(state: State, unit: Unit, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The questions for files that decide whether a process comes to a node: ``while os.path.isdir(path):``, also by a
     variable. One process may have made the folder before another asks."""
     below = node
@@ -121,9 +150,33 @@ def _questions_around(unit: Unit, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             parts = (around.test, *descendants(around.test))
             values = [v for part in parts if isinstance(part, cst.Name) for v in seen_values(unit.names, part)]
             for part in (*parts, *(part for value in values for part in (value, *descendants(value)))):
-                if asks_existence(part):
+                if asks_existence(part) or any(t.node is part for t in traces(state.values.get(part), Trail.STAMP)):
                     yield part
         below = around
+
+
+def _is_chosen_by_entries(state: State, unit: Unit, source: cst.CSTNode) -> bool:
+    """Whether a branch around a call depends on whether a folder has entries: ``if numbers:``."""
+    for around in unit.names.ancestors(source):
+        if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            return False
+        asked = around.test if isinstance(around, (cst.If, cst.While, cst.IfExp)) else None
+        asked = asked.expression if isinstance(asked, cst.UnaryOperation) else asked
+        slot = state.values.get(asked) if asked is not None else None
+        inside = members(state, slot) if slot is not None else None
+        state.solver.run()
+        if traces(slot, Trail.LISTING) or traces(inside, Trail.NUMBER):
+            return True
+    return False
+
+
+def _searched(asked: cst.Call) -> Finding:
+    return Finding(
+        "directories",
+        asked,
+        "searches for an unused name: the processes may find different names",
+        "search on the main process and broadcast the name: broadcast_object_list([name])[0]",
+    )
 
 
 def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
@@ -203,12 +256,7 @@ def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Fin
             continue
         returns = [n for n in descendants(loop.body) if isinstance(n, cst.Return)]
         if returns:
-            yield Finding(
-                "directories",
-                asked,
-                "searches for an unused name: the processes may find different names",
-                "search on the main process and broadcast the name: broadcast_object_list([name])[0]",
-            )
+            yield _searched(asked)
             continue
         names = _set_and_read(unit, loop)
         if names:

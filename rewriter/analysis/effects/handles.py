@@ -211,7 +211,7 @@ class Handles:
         if name == "logging.basicConfig":
             return self._basic_config(call)
         if method_name(call) == "setLevel" and self._is_logger(call) and len(call.args) == 1:
-            return self._level(call, call.args[0], dotted(call.args[0].value).rpartition(".")[0])
+            return self._level(call, call.args[0], self._logging(call.args[0].value))
         return None
 
     def _log_file(self, call: cst.Call) -> Handle | Finding:
@@ -251,6 +251,16 @@ class Handles:
         where = module if module else "logging"
         key = level.keyword.value if level.keyword is not None else "level"
         return Handle(call, why, f"{where}.ERROR", argument=key, value=level, each_machine=True, tracker=False)
+
+    def _logging(self, level: cst.BaseExpression) -> str:
+        """What names the module `logging` in a level: ``log`` of ``log.INFO``; empty for a level of anything else, such
+        as ``settings.LEVEL``."""
+        held = self.state.values.get(level.value) if isinstance(level, cst.Attribute) else None
+        things = held.things if held is not None else ()
+        named = isinstance(level, cst.Attribute) and any(
+            isinstance(t, External) and t.qualified == "logging" for t in things
+        )
+        return dotted(level).rpartition(".")[0] if named else ""
 
     def _is_logger(self, call: cst.Call) -> bool:
         """Whether the object of a call is a logger, or what shows its lines on the console."""

@@ -29,6 +29,7 @@ from .last_batches import drops_last, option
 from .loop_layouts import LoopLayouts, layouts_of
 from .loss_reductions import reduces_rows, reduction_of
 from .losses import read_off
+from .own_counts import BY_BATCHES
 
 
 def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
@@ -157,7 +158,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
                 continue
             if not _adds_mean(state, unit, layouts, node):
                 continue
-            told, remedy = f"`{binding.name}` adds up means over batches and is divided by", _BY_BATCHES
+            told, remedy = f"`{binding.name}` adds up means over batches and is divided by", BY_BATCHES
             if quotient is not None:
                 yield node, Finding("mean-of-batches", quotient[0], f"{told} {quotient[1]}", remedy)
                 continue
@@ -191,7 +192,6 @@ def _begins_anew(unit: Unit, loop: cst.For, node: cst.AugAssign) -> bool:
     )
 
 
-_BY_BATCHES = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
 _FEWER = "on N processes there are N times fewer batches to add up"
 
 
@@ -382,8 +382,8 @@ def _in_a_phase(unit: Unit, node: cst.CSTNode, inside: Container[cst.CSTNode]) -
 
 def _adds_mean(state: State, unit: Unit, layouts: LoopLayouts, node: cst.AugAssign) -> bool:
     layout = inner(layouts.value(node.value))
-    if isinstance(layout, Partial):
-        return layout.op == "mean"
+    if isinstance(layout, (Partial, ShardSize)):
+        return isinstance(layout, Partial) and layout.op == "mean"
     parts = list(descendants(node.value))
     if any(isinstance(p, cst.BinaryOperation) and isinstance(p.operator, cst.Multiply) for p in parts):
         return False
@@ -502,12 +502,24 @@ def _divided(
         change = unit.names.parents.get(definition)
         if isinstance(change, cst.AugAssign) and isinstance(change.operator, cst.DivideAssign):
             quotients.append((change, change.value))
-    for read in total.reads:
-        around = unit.names.parents.get(read)
-        if isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Divide) and around.left is read:
-            quotients.append((around, around.right))
+    quotients += (quotient for read in total.reads for quotient in _quotients(unit, read))
     for node, divisor in quotients:
         why = counts.other(divisor) if node not in inside else None
         if why is not None:
             return node, why
     return None
+
+
+def _quotients(unit: Unit, read: cst.BaseExpression) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    """The divisions of a read, and by what: ``total / a``, ``total * size / a``, ``total * (size / a)``."""
+    node = read
+    while isinstance(around := unit.names.parents.get(node), cst.BinaryOperation):
+        if isinstance(around.operator, cst.Divide) and around.left is node:
+            yield around, around.right
+        elif isinstance(around.operator, cst.Multiply):
+            factor = around.right if around.left is node else around.left
+            if isinstance(factor, cst.BinaryOperation) and isinstance(factor.operator, cst.Divide):
+                yield around, factor.right
+        else:
+            return
+        node = around

@@ -9,12 +9,12 @@ the processes decide together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from ...facts.module import Gather
+from ...facts.module import Form, Gather
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
@@ -28,10 +28,16 @@ from ..syntax.walk import children, descendants
 from ..training.training import Training
 from .collated_rows import keeps_rows
 from .divergence import Equality
+from .loop_layouts import layouts_of
 from .losses import Reducer
+from .turns import Turns, filters, turns
 
 _SHARD = "which each process computes from its own shard of the data"
 _REMEDY = "decide on a value that is equal on all processes: accelerator.reduce(...)"
+_OF_MAIN = "each process reads the clock, or the memory of its device, by itself: the main process decides for all"
+_OWN_CLOCK = "which each process reads by itself (the clock, the memory of its device)"
+_DECIDED = "let the main process decide: broadcast_object_list([value])[0]"
+_TESTED = (cst.If, cst.While)
 _LONGEST = 60
 """Longer code is not repeated in a finding."""
 _BECAUSE = "all processes must decide alike, and each holds only its shard"
@@ -91,13 +97,20 @@ class Decision:
 
 
 def deciding(
-    unit: Unit, reach: Reach, joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool]
+    unit: Unit, reach: Reach, joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool], *, split: bool = False
 ) -> Iterator[Decision]:
-    """The decisions of a module whose value ``differs``: steps, learning rates, checkpoints, the choice of a loss."""
+    """The decisions of a module whose value ``differs``: steps, learning rates, checkpoints, the choice of a loss.
+
+    ``split``: each batch is split between the processes, so that they may have different numbers of rows.
+    """
     for node in unit.names.every(cst.If, cst.While):
         if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
             found = joint.branching(unit, node)
             if found is not None and differs(unit, node.test):
+                yield found
+    for node in unit.names.every(cst.For):
+        if isinstance(node, cst.For) and unit.names.function(node) in reach.reachable:
+            if (found := _turning(unit, node, joint, differs, split)) is not None:
                 yield found
     for record in joint.training.ticks:
         for arg in record.node.args if record.unit is unit else ():
@@ -118,16 +131,37 @@ def decisions(
     """
     reducer = Reducer(state, training, equality)
     joint = joint_of(equality)
-    for found in deciding(unit, reach, joint, equality.is_local):
+    for found in deciding(unit, reach, joint, equality.is_local, split=split):
         node = found.node
         if isinstance(node, cst.If) and found.hangs and not split and _asks_rows(joint, unit, node.test):
             yield _of_rows(unit, node)
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
-        if gathers is None:
+        if not gathers:  # none, where lists are filled with what is one's own
             yield undecided(unit, found, _SHARD, _REMEDY)
         else:
             yield from gathers
+    yield from _by_the_clock(state, unit, reach, joint)
+
+
+def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
+    """What is decided by the time that has passed, or the memory of a device: the main process decides for all."""
+    if not any(questions.is_per_process(outside_name(record)) for record in state.calls.values()):
+        return
+    plain, timed = joint.equality, joint.equality.timed
+
+    def differs(unit: Unit, node: cst.CSTNode) -> bool:
+        return timed.is_local(unit, node) and not plain.is_local(unit, node)
+
+    agreed: list[cst.CSTNode] = []
+    for found in deciding(unit, reach, joint, differs):
+        around = [a.test for a in unit.names.enclosing(found.value, cst.If, cst.While) if isinstance(a, _TESTED)]
+        come = not any(timed.is_local(unit, test) for test in around if test not in (found.value, *agreed))
+        if isinstance(found.node, _TESTED) and found.hangs and come:
+            agreed.append(found.value)
+            yield Gather(found.value, (), _OF_MAIN, form=Form.RECEIVE)
+        elif found.hangs:
+            yield undecided(unit, found, _OWN_CLOCK, _DECIDED)
 
 
 def undecided(unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
@@ -141,7 +175,7 @@ def _branching(unit: Unit, node: cst.If | cst.While, joint: Joint) -> Decision |
     """What a condition decides that all processes must do alike; None where they may part."""
     branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
     runs = any(joint.runs(branch) is not None for branch in branches)
-    if runs or any(_changes_rate(branch) for branch in branches) or _leaves(unit, node, joint):
+    if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
         return Decision(node.test, node, "whether this step continues depends on", ": the processes would hang")
     if any(map(joint.saves, branches)):
         then = ": the main process decides"
@@ -152,10 +186,35 @@ def _branching(unit: Unit, node: cst.If | cst.While, joint: Joint) -> Decision |
     return None
 
 
+def _turning(
+    unit: Unit, loop: cst.For, joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool], split: bool
+) -> Decision | None:
+    """What a loop goes through, where that decides how many steps all processes take together."""
+    what, then = "how many steps this loop takes depends on", ": the processes would hang"
+    if loop in joint.equality.shared:
+        return Decision(loop.iter, loop, what, then) if filters(joint.state, loop) else None
+    if not differs(unit, loop.iter) or joint.runs(loop.body) is None:
+        return None
+    found = turns(joint.state, unit, loop)
+    if found is Turns.ROWS and not all(_has_one_size(joint, batch) for batch in _batches(joint, loop)):
+        found = Turns.UNCLEAR
+    if found is Turns.UNCLEAR:
+        return Decision(loop.iter, loop, what, f"{then}, if the numbers differ", hangs=False)
+    return Decision(loop.iter, loop, what, then) if found is Turns.OWN or (found is Turns.ROWS and split) else None
+
+
+def _batches(joint: Joint, loop: cst.For) -> Iterator[Origin]:
+    """The batches that what a loop goes through is made of."""
+    for node in descendants(loop.iter):
+        yield from origins(joint.state.values.get(node), Role.BATCH)
+
+
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
     """Whether all that is one process's own in a condition is the number of rows of a batch that has always as many
     rows on all processes: of a loader with batches of one size, which fills up a short last one."""
     names = joint.equality.local_names(unit, test)
+    if any(layouts.counts_chosen(test) for layouts in layouts_of(joint.state).around(unit, test)):
+        return False
     return bool(names) and all(_is_row_count(joint, unit, name) for name in names)
 
 
@@ -246,9 +305,8 @@ def _changes_rate(branch: cst.CSTNode) -> bool:
     return any(_is_rate(node) for node in descendants(branch))
 
 
-def _leaves(unit: Unit, node: cst.If | cst.While, joint: Joint) -> bool:
-    """Whether a branch leaves a loop, a function or the program while all processes work together."""
-    branches = [node.body, node.orelse] if node.orelse is not None else [node.body]
+def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint: Joint) -> bool:
+    """Whether a branch of a statement leaves a loop, a function or the program while all processes work together."""
     words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
     if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
         loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]
@@ -258,10 +316,23 @@ def _leaves(unit: Unit, node: cst.If | cst.While, joint: Joint) -> bool:
         loop = next(unit.names.enclosing(node, cst.For, cst.While), None)
         if isinstance(loop, (cst.For, cst.While)):
             return joint.runs(loop.body) is not None or loop in joint.equality.shared
+    if "consumer" in words:
+        function = unit.names.function(node)
+        sites = [(joint.state.calls[site].unit, site) for site in joint.reach.sites(function)]
+        if any(_steps_with(joint, home, site) for home, site in sites):
+            return True
     if "function" in words:
         code = unit.names.function(node)
         body = code.body if isinstance(code, (cst.FunctionDef, cst.Lambda)) else code
         return joint.runs(body) is not None
+    return False
+
+
+def _steps_with(joint: Joint, unit: Unit, site: cst.Call) -> bool:
+    """Whether a loop goes through what a generator yields, and all processes work together in its turns."""
+    for around, below in unit.names.outwards(site):
+        if isinstance(around, cst.For):
+            return below is around.iter and (around in joint.equality.shared or joint.runs(around.body) is not None)
     return False
 
 
@@ -277,6 +348,8 @@ def _ends(state: State, node: cst.CSTNode) -> bool:
 def _jumps(node: cst.CSTNode, inner: bool) -> Iterator[str]:
     if isinstance(node, cst.Return):
         yield "function"
+    elif isinstance(node, cst.Yield):
+        yield "consumer"
     elif isinstance(node, (cst.Break, cst.Continue)) and not inner:
         yield "loop"
     if isinstance(node, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):

@@ -24,11 +24,14 @@ from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, CallRecord, Function, Instance, Mapping, State, Unit, origins
 from ..syntax.definitions import unshadowed
-from ..syntax.nodes import FunctionNode, is_none, is_zero, positional
+from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.draws import drawn
 from ..training.training import Training
+from .expressions import arguments, counts_dimensions, is_width, value_at
+from .lengths import Length, changed_by, is_list
+from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
 from .writes import Key, Part, field_of, writes_of
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
@@ -36,26 +39,13 @@ _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ da
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
 
 
-@dataclass(frozen=True)
-class DivergenceSource:
-    """A place at which something that is one process's own comes in."""
-
-    node: cst.CSTNode
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable as one read of it sees it: of its definitions those that can reach that place."""
-
-    binding: Binding
-    definitions: tuple[cst.CSTNode, ...]
-
-
 @dataclass(eq=False)
 class _Summary:
     """On what the result of a function hangs."""
 
     parameters: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    """The parameters of which it only matters whether they are None."""
     keys: set[Key] = field(default_factory=set)
 
 
@@ -69,6 +59,7 @@ class Equality:
         cut: expressions that give the rows of one process, of a batch that no loader yields.
         early: whether a node reads a loader before that is prepared: what it reads is no shard.
         branches: what is set or returned under a condition depends on that condition, too: ``bad += 1``.
+        clock: what each process reads for itself, by the clock or of its device, is its own as well.
     """
 
     def __init__(
@@ -82,7 +73,9 @@ class Equality:
         *,
         early: Callable[[cst.CSTNode, Origin], bool] = lambda node, loader: False,
         branches: bool = False,
+        clock: bool = False,
     ) -> None:
+        self._clock = clock
         self.state, self.reach, self.training = state, reach, training
         self.shared = set(shared)
         self._cut = set(cut)
@@ -97,9 +90,10 @@ class Equality:
             if _joins(record):
                 self._joined_already(record)
         self._writes = writes_of(reach)
-        self._summaries: dict[tuple[FunctionNode, int | None], _Summary] = {}
+        self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         self._found_behind: dict[Key, list[Key]] = {}
+        self._presences = Presences(state, reach, self._keys, self._is_given, self._is_drawn)
 
     def also(self, loop: cst.CSTNode, gathers: Iterable[tuple[Unit, Gather]]) -> Equality:
         """What would be equal if the turns of one more loop were each process's own, with these gathers."""
@@ -108,9 +102,18 @@ class Equality:
             self.state, self.reach, self.training, loops, gathers, self._cut, early=self._early, branches=True
         )
 
+    @cached_property
+    def timed(self) -> Equality:
+        """What is equal where each process asks for the time, or for the memory of its device, by itself."""
+        state, reach, training = self.state, self.reach, self.training
+        return Equality(state, reach, training, self.shared, self._gathers, self._cut, early=self._early, clock=True)
+
     def is_local(self, unit: Unit, node: cst.CSTNode) -> bool:
-        """Whether an expression may differ from process to process."""
-        return any(self._comes_from_share(key) for key in self._keys(unit, node))
+        """Whether an expression may differ from process to process; of a condition, whether it is met."""
+        around = unit.names.parents.get(node)
+        tested = isinstance(around, (cst.If, cst.While)) and around.test is node
+        keys = self._truth(unit, node) if tested else self._keys(unit, node)
+        return any(self._comes_from_share(key) for key in keys)
 
     def local_names(self, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
         """The names in an expression that hold something of one process's own."""
@@ -198,6 +201,14 @@ class Equality:
 
     def _behind(self, key: Key) -> Iterator[Key]:
         """What a variable, an object or an attribute was made from."""
+        if isinstance(key, Presence):
+            yield from self._presences.behind(key)
+            if any(isinstance(d, cst.Param) for d in key.definitions):
+                yield from self._handed(key.binding, self._presences.of)
+            return
+        if isinstance(key, Length):
+            yield from self._lengthened(key.held)
+            return
         seen = key.definitions if isinstance(key, Variable) else ()
         for write in self._writes.of(key.binding if isinstance(key, Variable) else key):
             unit, value = write.unit, write.value
@@ -213,26 +224,67 @@ class Equality:
             else:
                 yield from self._keys(unit, value)
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
-            yield from self._handed(key.binding)
+            yield from self._handed(key.binding, self._keys)
 
-    def _handed(self, param: Binding) -> Iterator[Key]:
+    def _lengthened(self, held: Key) -> Iterator[Key]:
+        """What the number of elements of a list depends on."""
+        seen, place = (held.definitions, held.binding) if isinstance(held, Variable) else ((), held)
+        for write in self._writes.of(place):
+            if write.definition is not None and write.definition not in seen:
+                continue
+            if write.loop in self.shared:
+                yield DivergenceSource(write.loop)
+            else:
+                yield from changed_by(write.unit, write.value, self._keys, self._under, self._measured)
+        for unit, call in self._writes.shrunk(place):
+            yield from self._under(unit, call)
+        if isinstance(held, Variable) and any(isinstance(d, cst.Param) for d in seen):
+            yield from self._handed(held.binding, self._measured)
+
+    def _measured(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        """What it depends on how many elements a value has."""
+        if not is_list(self.state, node):
+            yield from self._keys(unit, node)
+        elif isinstance(node, cst.Attribute):
+            yield Length(field_of(unit, node))
+        elif isinstance(node, cst.Name) and (binding := unit.names.binding(node)) is not None:
+            yield Length(Variable(binding, unshadowed(unit.names, binding, node)))
+
+    def _truth(self, unit: Unit, test: cst.CSTNode) -> Iterator[Key]:
+        """What it depends on whether a condition is met: a list by itself is, if it has elements."""
+        if isinstance(test, cst.BooleanOperation):
+            yield from (*self._truth(unit, test.left), *self._truth(unit, test.right))
+        elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            yield from self._truth(unit, test.expression)
+        elif isinstance(test, (cst.Name, cst.Attribute)):
+            yield from self._measured(unit, test)
+        else:
+            yield from self._keys(unit, test)
+
+    def _handed(self, param: Binding, keys: Callable[[Unit, cst.CSTNode], Iterator[Key]]) -> Iterator[Key]:
         """What the callers of a function hand to one of its parameters."""
         function = param.scope.node
         for site in self.reach.sites(function):
             if isinstance(function, (cst.FunctionDef, cst.Lambda)):
                 unit = self.state.calls[site].unit
-                for value in _arguments(site, function, param.name):
-                    yield from self._keys(unit, value)
+                for value in arguments(site, function, param.name):
+                    yield from keys(unit, value)
 
     def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What the conditions depend on under which a value is set or returned."""
-        for around in unit.names.enclosing(node, cst.If) if self._branches else ():
+        yield from self._under(unit, node) if self._branches else ()
+
+    def _under(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+        for around in unit.names.enclosing(node, cst.If):
             if isinstance(around, cst.If):
-                yield from self._keys(unit, around.test)
+                yield from self._truth(unit, around.test)
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What an expression depends on."""
-        if node in self._whole or _asks_for_none(node) or self._asks_for_key(node):
+        if node in self._whole or self._asks_for_key(node):
+            return
+        if (asked := asked_for_none(node)) is not None:
+            yield from self._presences.of(unit, asked)
             return
         if node in self._cut:
             yield DivergenceSource(node)
@@ -245,7 +297,7 @@ class Equality:
             yield from self._call(unit, node)
         elif type(node) is cst.Lambda:
             yield from self._summary(node, None).keys
-        elif type(node) is not cst.FunctionDef and not _is_width(node):
+        elif type(node) is not cst.FunctionDef and not is_width(node):
             for child in children(node):
                 yield from self._keys(unit, child)
 
@@ -311,20 +363,32 @@ class Equality:
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
-        if _counts_dimensions(node):
+        if counts_dimensions(node) or (record is not None and questions.asks_type(outside_name(record))):
+            return
+        if name == "len" and len(node.args) == 1 and origins(self.state.values.get(node.args[0].value), Role.LOADER):
+            return  # all have as many batches
+        if name == "len" and len(node.args) == 1 and is_list(self.state, node.args[0].value):
+            yield from self._measured(unit, node.args[0].value)
             return
         if record is not None and ((iterator_drawn(record) and self._drawn(node)) or self._is_noise(record)):
+            yield DivergenceSource(node)
+            return
+        if self._clock and record is not None and questions.is_per_process(outside_name(record)):
             yield DivergenceSource(node)
             return
         called = self.reach.called(node)
         if called and node not in self.training.forwards:
             for function in called:
                 yield from self._result(unit, node, function, place)
-            if isinstance(node.func, cst.Attribute):
+            if isinstance(node.func, cst.Attribute) and any(self._gives_own(function, place) for function in called):
                 yield from self._keys(unit, node.func.value)
             return
         for part in (node.func, *node.args):
             yield from self._keys(unit, part)
+
+    def _is_drawn(self, node: cst.CSTNode) -> bool:
+        """Whether a loop, or a call, takes a batch from a prepared loader."""
+        return node in self.shared or (isinstance(node, cst.Call) and self._drawn(node))
 
     def _drawn(self, node: cst.Call) -> bool:
         batches = origins(self.state.values.get(node), Role.BATCH)
@@ -340,23 +404,42 @@ class Equality:
             return False
         return not self.shared.isdisjoint(self.reach.batch_loops(record.node, record.unit))
 
-    def _result(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
-        """What one call of a function of the program gives, by its arguments."""
-        summary = self._summary(function, place)
+    def _result(
+        self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None, *, asked: bool = False
+    ) -> Iterator[Key]:
+        """What one call of a function of the program gives, by its arguments; or whether it gives something."""
+        summary = self._summary(function, place, asked)
         yield from summary.keys
         for name in summary.parameters:
-            for value in _arguments(call, function, name):
+            for value in arguments(call, function, name):
                 yield from self._keys(unit, value)
+        for name in summary.asked:
+            for value in arguments(call, function, name):
+                yield from self._presences.of(unit, value)
 
-    def _summary(self, function: FunctionNode, place: int | None) -> _Summary:
-        """On which of its parameters, and on what else, a function's result hangs, or one of its results."""
-        if (function, place) in self._summaries:
-            return self._summaries[function, place]
-        summary = self._summaries[function, place] = _Summary()
+    def _gives_own(self, function: FunctionNode, place: int | None) -> bool:
+        """Whether a method gives its object, or something of it: else what the object holds does not matter."""
+        if any(isinstance(key, tuple) and key[0] is not None for key in self._summary(function, place).keys):
+            return True
+        unit, own = self.reach.unit(function), {param.name.value for param in positional(function)[:1]}
+        given = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
+        parts = (part for value in given for part in (value, *descendants(value)))
+        return self.reach.yields(function) or any(isinstance(n, cst.Name) and n.value in own for n in parts)
+
+    def _is_given(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:
+        """What decides, by its arguments, whether one call of a function of the program gives a value, or None."""
+        yield from self._result(unit, call, function, place, asked=True)
+
+    def _summary(self, function: FunctionNode, place: int | None, asked: bool = False) -> _Summary:
+        """On which of its parameters, and on what else, a function's result hangs, or one of its results; or, if that
+        is ``asked``, whether it is None."""
+        if (function, place, asked) in self._summaries:
+            return self._summaries[function, place, asked]
+        summary = self._summaries[function, place, asked] = _Summary()
         unit = self.reach.unit(function)
         own = unit.names.scopes[function]
         given = (r.value for r in unit.names.returns.get(function, ()))
-        returns: list[cst.CSTNode] = [_at(value, place) for value in given if value is not None]
+        returns: list[cst.CSTNode] = [value_at(value, place) for value in given if value is not None]
         if self.reach.yields(function):  # each of its values is what was yielded, at whatever place
             returns += [node for node in self.reach.own(function) if isinstance(node, cst.Yield)]
         under = [key for value in returns for key in self._conditions(unit, value)]
@@ -364,6 +447,8 @@ class Equality:
             returns = [function.body]
         seen: set[Key] = set()
         pending = [*under, *(key for value in returns for key in self._keys(unit, value))]
+        if asked:
+            pending = list(self._presences.given(function, returns))
         while pending:
             key = pending.pop()
             if key in seen:
@@ -372,9 +457,9 @@ class Equality:
             if not isinstance(key, Variable) or key.binding.scope.function is not own:
                 summary.keys.add(key)
             elif any(isinstance(d, cst.Param) for d in key.definitions):
-                summary.parameters.add(key.binding.name)
+                (summary.asked if isinstance(key, Presence) else summary.parameters).add(key.binding.name)
                 rest = tuple(d for d in key.definitions if not isinstance(d, cst.Param))
-                pending.extend(self._behind(Variable(key.binding, rest)))
+                pending.extend(self._behind(type(key)(key.binding, rest)))
             else:
                 pending.extend(self._behind(key))
         return summary
@@ -384,59 +469,3 @@ def _joins(record: CallRecord) -> bool:
     """Whether a call gives all processes the same: a method of the accelerator, or a function of its package."""
     method = method_name(record.node) in questions.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
     return method or questions.joins_values(outside_name(record))
-
-
-def _at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:
-    """What is at one position of a function's result; the whole result if its parts are not written out."""
-    if place is None or not isinstance(value, (cst.Tuple, cst.List)) or place >= len(value.elements):
-        return value
-    starred = any(isinstance(element, cst.StarredElement) for element in value.elements)
-    return value if starred else value.elements[place].value
-
-
-def _arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cst.BaseExpression]:
-    """What a call hands to a parameter; everything where a star hides it."""
-    if any(arg.star for arg in call.args):
-        yield from (arg.value for arg in call.args)
-        return
-    places = [param.name.value for param in positional(function)]
-    if places[:1] in (["self"], ["cls"]):
-        places = places[1:]
-    for index, arg in enumerate(call.args):
-        if arg.keyword is not None:
-            if arg.keyword.value == name:
-                yield arg.value
-        elif index >= len(places) or places[index] == name:
-            yield arg.value
-
-
-def _is_width(node: cst.CSTNode) -> bool:
-    """``x.shape[1]``: a shard has its own number of rows, but its other sizes are equal everywhere."""
-    base = node.value if type(node) is cst.Subscript else None
-    if (
-        type(node) is not cst.Subscript
-        or not isinstance(base, cst.Attribute)
-        or base.attr.value != "shape"
-        or len(node.slice) != 1
-    ):
-        return False
-    first = node.slice[0].slice
-    if isinstance(first, cst.Index):
-        return not is_zero(first.value)
-    return isinstance(first, cst.Slice) and isinstance(first.lower, cst.Integer) and not is_zero(first.lower)
-
-
-def _counts_dimensions(call: cst.Call) -> bool:
-    """``len(x.shape)``, ``len(x.size())``: however many rows there are, the number of dimensions is the same."""
-    of = call.args[0].value if len(call.args) == 1 and method_name(call) == "len" else None
-    if isinstance(of, cst.Call) and not of.args:
-        return method_name(of) == "size"
-    return isinstance(of, cst.Attribute) and of.attr.value == "shape"
-
-
-def _asks_for_none(node: cst.CSTNode) -> bool:
-    """``targets is None``: whether there is a value is the same on all processes, whatever it is."""
-    if type(node) is not cst.Comparison or len(node.comparisons) != 1:
-        return False
-    asked = node.comparisons[0]
-    return isinstance(asked.operator, (cst.Is, cst.IsNot)) and is_none(asked.comparator)

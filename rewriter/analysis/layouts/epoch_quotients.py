@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 import libcst as cst
@@ -28,6 +28,11 @@ class Quotient(NamedTuple):
     by_rows: bool
     """It is divided by the length of something that is no loader: by the number of all rows."""
 
+    @property
+    def totals(self) -> list[Total]:
+        """What was collected, of both halves."""
+        return [*self.over, *self.under]
+
 
 class Quotients:
     """Those of the totals of one loop."""
@@ -36,6 +41,12 @@ class Quotients:
         self.unit, self.totals = unit, totals
         self.rows = RowTotals(reach, datasets(loaders))
         self.found = list(self._all()) if totals else []
+        self._preferred: list[Quotient] = []
+
+    def prefer(self, totals: Container[Total]) -> None:
+        """Speak first, and together, of the quotients of which all that is collected is among some totals."""
+        self._preferred = [q for q in self.found if all(t in totals for t in q.totals)]
+        self.found = [*self._preferred, *(q for q in self.found if q not in self._preferred)]
 
     def beside(self, total: Total) -> Iterator[Total]:
         """The totals that one is divided by, or that are divided by it."""
@@ -48,14 +59,18 @@ class Quotients:
     def halves(self, total: Total) -> list[Total]:
         """What is to be added up over the processes before a total goes into a quotient; empty where it goes into none,
         or is divided by what is no sum over rows."""
-        quotient = next((q for q in self.found if total in q.over or total in q.under), None)
-        return (
-            [*quotient.over, *quotient.under] if quotient is not None and (quotient.under or quotient.by_rows) else []
-        )
+        quotient = next((q for q in self.found if total in q.totals), None)
+        if quotient is None or not (quotient.under or quotient.by_rows):
+            return []
+        found = list(dict.fromkeys(quotient.totals))
+        for half in found:
+            beside = (t for q in self._preferred if half in q.totals for t in q.totals)
+            found += dict.fromkeys(t for t in beside if t not in found)
+        return found
 
     def told(self, total: Total) -> str:
         """What is to be said of the figure that a total of one process's own rows goes into; empty for nothing."""
-        quotient = next((q for q in self.found if total in q.over or total in q.under), None)
+        quotient = next((q for q in self.found if total in q.totals), None)
         if quotient is None:
             return ""
         text = " ".join(self.unit.names.module.code_for_node(quotient.node).split())

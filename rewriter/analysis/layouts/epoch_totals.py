@@ -58,8 +58,9 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
 
 
 def deciding(unit: Unit, loop: cst.CSTNode, total: Total) -> Iterator[cst.BaseExpression]:
-    """What decides, beside the value itself, what a statement of a loop adds: the entry that it is added to, and in
-    which turns of the loops and conditions around it."""
+    """What decides, beside the value itself, what a statement of a loop adds: the entry that it is added to, the
+    condition of ``1 if right else 0``, and in which turns of the loops and conditions around it."""
+    yield from (part.test for value in total.value for part in descendants(value) if isinstance(part, cst.IfExp))
     place = total.place
     while isinstance(place, (cst.Attribute, cst.Subscript)):
         if isinstance(place, cst.Subscript):

@@ -129,11 +129,24 @@ class LoopLayouts:
         """What a backward pass of the loop starts from; None where the way to it could not be followed."""
         return self._walk.backwards.get(call)
 
+    def ran(self, node: cst.CSTNode) -> bool:
+        """Whether the walk came to an expression: not to those of branches that the loop's settings leave out."""
+        return node in self._walk.held or node in self._walk.within
+
     def value(self, node: cst.BaseExpression) -> Layout:
         """What an expression of the loop gives, or one of a function that it calls."""
         found = self._walk.held.get(node)
         found = found if found is not None else self._walk.within.get(node)
         return found if found is not None else self._walk.value(node, self.unit_of(node))
+
+    def container(self, node: cst.BaseExpression) -> Layout:
+        """What an expression of the loop gives: of a container, also what is known of how many elements it has."""
+        return self._walk.container(node, self.unit_of(node))
+
+    def counts_chosen(self, node: cst.BaseExpression) -> bool:
+        """Whether some of the batch's rows, chosen by what is in them, are in an expression: it may count them."""
+        parts = (part for part in descendants(node) if isinstance(part, (cst.Name, cst.Subscript)))
+        return any(holds_chosen(self.value(part)) for part in parts)
 
 
 class ProgramLayouts:

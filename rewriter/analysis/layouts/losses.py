@@ -20,6 +20,7 @@ from ..syntax.walk import descendants
 from ..training.training import Training
 from .divergence import Equality
 from .loss_reductions import reduces_rows, reduction_of
+from .presence import asked_for_none
 
 
 def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:
@@ -176,7 +177,10 @@ class Reducer:
         return mean and is_tensor(self.state, unit, name) and self._everywhere(unit, name)
 
     def _hidden(self, unit: Unit, value: cst.CSTNode) -> bool:
-        """Whether a call gives what is one process's own and was not handed to it: ``score = validate(data_set)``."""
+        """Whether a call gives what is one process's own and was not handed to it, ``score = validate(data_set)``; or
+        each process asks by itself whether there is a value, ``loss is None``: what is not there cannot be reduced."""
+        if any(asked_for_none(node) is not None and self.equality.is_local(unit, node) for node in descendants(value)):
+            return True
         calls = (node for node in descendants(value) if isinstance(node, cst.Call))
         return any(self.equality.is_local(unit, c) and not self.equality.local_names(unit, c) for c in calls)
 

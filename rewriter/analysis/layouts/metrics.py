@@ -34,7 +34,7 @@ from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
 from .row_counts import counted, only_counted
-from .single_rows import of_any_shape
+from .single_rows import of_any_shape, read_alone
 
 _COLLECTING = frozenset("append extend update add insert put write".split())
 
@@ -240,6 +240,8 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode], apart:
     inside = step.in_containers()
     if inside is not None:
         return f"`{inside}` has rows of the batch in a list or a dict, and could not be gathered"
+    if alone := read_alone(step.layouts, step.behind):
+        return f"it reads `{alone}` as one number: each batch has one row, and gathered batches have several"
     if any(step.cuts_rows(node) for node in step.behind):
         return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
     single = step.picks_row(lambda statement: _collecting(step.state, statement))

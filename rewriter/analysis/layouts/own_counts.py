@@ -46,32 +46,63 @@ def own_counts(
         gathers: what makes the figures of the module those of all processes.
         is_early: a call comes before `prepare`, in the same code.
     """
+    divided = _divisions(unit)
+    for loop in _loops(reach, unit, shared, gathers) if divided else ():
+        told: dict[str, tuple[cst.CSTNode, dict[str, None]]] = {}
+        for node, over, under in divided:
+            names = loop.whole_sums(over) if loop.counts(under, is_early) else []
+            if names:
+                text = _text(unit, under)
+                told.setdefault(text, (node, {}))[1].update(dict.fromkeys(names))
+        for divisor, (node, figures) in told.items():
+            yield _finding(node, divisor, list(figures))
+
+
+def means_by_rows(
+    reach: Reach, unit: Unit, shared: Container[cst.CSTNode], gathers: Iterable[Gather]
+) -> Iterator[tuple[cst.CSTNode, Finding]]:
+    """Means of joined batches that are added up and divided by the rows of all processes, which the loop counts: N
+    times too small on N processes. Each with the statement that adds up. Arguments as for `own_counts`."""
+    divided = _divisions(unit)
+    for loop in _loops(reach, unit, shared, gathers) if divided else ():
+        for node, over, under in divided:
+            for total in loop.whole_means(over) if loop.counts_all_rows(under) else ():
+                told = (
+                    f"`{_text(unit, total.kept_in)}` adds up means over batches and is divided by "
+                    f"`{_text(unit, under)}`, the number of rows: on N processes there are N times fewer batches, so "
+                    "the result is N times smaller"
+                )
+                yield total.node, Finding("mean-of-batches", node, told, BY_BATCHES)
+
+
+BY_BATCHES = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
+"""The remedy for a sum of means of batches that something else divides."""
+
+
+def _divisions(unit: Unit) -> list[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
+    nodes = unit.names.every(cst.BinaryOperation, cst.AugAssign)
+    return [(node, *sides) for node in nodes if (sides := division(node))]
+
+
+def _loops(
+    reach: Reach, unit: Unit, shared: Container[cst.CSTNode], gathers: Iterable[Gather]
+) -> Iterator[_CountingLoop]:
     made = list(gathers)
-    divided = [
-        (node, *sides) for node in unit.names.every(cst.BinaryOperation, cst.AugAssign) if (sides := division(node))
-    ]
-    for loop in reach.state.loaders if divided and made else ():
+    for loop in reach.state.loaders if made else ():
         if loop in shared and isinstance(loop, cst.For) and loop in unit.names.parents:
-            loop_ = _CountingLoop(reach, unit, loop, Joined(reach.state, unit, loop, made), is_early)
-            told: dict[str, tuple[cst.CSTNode, dict[str, None]]] = {}
-            for node, over, under in divided:
-                names = loop_.whole_sums(over) if loop_.counts(under) else []
-                if names:
-                    bare = under.with_changes(lpar=(), rpar=())
-                    text = " ".join(unit.names.module.code_for_node(bare).split())
-                    told.setdefault(text, (node, {}))[1].update(dict.fromkeys(names))
-            for divisor, (node, figures) in told.items():
-                yield _finding(node, divisor, list(figures))
+            yield _CountingLoop(reach, unit, loop, Joined(reach.state, unit, loop, made))
+
+
+def _text(unit: Unit, node: cst.BaseExpression) -> str:
+    return " ".join(unit.names.module.code_for_node(node.with_changes(lpar=(), rpar=())).split())
 
 
 class _CountingLoop:
     """One loop over a shared loader."""
 
-    def __init__(
-        self, reach: Reach, unit: Unit, loop: cst.For, joined: Joined, is_early: Callable[[cst.Call], bool]
-    ) -> None:
+    def __init__(self, reach: Reach, unit: Unit, loop: cst.For, joined: Joined) -> None:
         self.state, self.reach, self.unit, self.loop = reach.state, reach, unit, loop
-        self.joined, self.is_early = joined, is_early
+        self.joined = joined
         self.totals = [total for kept in joined.kept.values() for total in kept]
         self.whole = [total for total in self.totals if self._is_whole(total)]
         self._layouts: LoopLayouts | None = None
@@ -90,15 +121,32 @@ class _CountingLoop:
         parts = (part for by in (*total.value, *deciding(self.unit, self.loop, total)) for part in descendants(by))
         return any(isinstance(part, cst.Name) and self.joined.holds(part) for part in parts)
 
-    def counts(self, divisor: cst.BaseExpression) -> bool:
+    def counts(self, divisor: cst.BaseExpression, is_early: Callable[[cst.Call], bool]) -> bool:
         """Whether a divisor is counted by one process alone: by the number of its steps."""
-        return bool(self.whole) and self._is_own(divisor) and not self._read(divisor)
+        return bool(self.whole) and self._is_own(divisor, is_early) and not self._read(divisor)
 
-    def _is_own(self, node: cst.BaseExpression, depth: int = 0) -> bool:
+    def counts_all_rows(self, divisor: cst.BaseExpression) -> bool:
+        """Whether a divisor is a sum over the rows of all processes, of as much for each row."""
+        rows = self._read(divisor)
+        layouts = [inner(self.layouts.value(value)) for total in rows for value in total.value]
+        return bool(layouts) and all(isinstance(one, ShardSize) for one in layouts)
+
+    def whole_means(self, over: cst.BaseExpression) -> list[Total]:
+        """The sums of means of joined batches that an expression is computed from, with nothing that divides them."""
+        if any(division(part) for part in descendants(over)):
+            return []
+        read = self._read(over)
+        return [total for total in read if all(self._is_mean(value) for value in total.value)]
+
+    def _is_mean(self, value: cst.BaseExpression) -> bool:
+        layout = inner(self.layouts.value(value))
+        return isinstance(layout, Partial) and layout.op == "mean" and not isinstance(value, cst.BinaryOperation)
+
+    def _is_own(self, node: cst.BaseExpression, is_early: Callable[[cst.Call], bool], depth: int = 0) -> bool:
         for part in descendants(node):
             if isinstance(part, cst.Call) and method_name(part) == "len" and len(part.args) == 1:
                 held = origins(self.state.values.get(part.args[0].value), Role.LOADER)
-                if not self.is_early(part) and any(o in self.state.loaders.get(self.loop, ()) for o in held):
+                if not is_early(part) and any(o in self.state.loaders.get(self.loop, ()) for o in held):
                     return True
             if not isinstance(part, _PLACES):
                 continue
@@ -108,7 +156,9 @@ class _CountingLoop:
             if isinstance(part, cst.Name) and binding is not None:
                 if counter(self.loop) in binding.definitions:
                     return True
-                if depth < _DEPTH and any(self._is_own(v, depth + 1) for v in seen_values(self.unit.names, part)):
+                if depth < _DEPTH and any(
+                    self._is_own(v, is_early, depth + 1) for v in seen_values(self.unit.names, part)
+                ):
                     return True
         return False
 

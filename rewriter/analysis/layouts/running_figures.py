@@ -150,7 +150,7 @@ class _FiguresOf:
     def _is_figure(self, name: cst.Name) -> bool:
         """Whether a variable holds what the rows of this process's batch make together: a loss, a mean, a PSNR."""
         if is_loss_name(self.state, self.training, self.unit, name):
-            return True
+            return self._is_of_loop(list(self._tensors(name)))
         return self._is_of_rows(name)
 
     def _is_of_rows(self, value: cst.BaseExpression) -> bool:

@@ -39,6 +39,40 @@ def of_any_shape(state: State, reach: Reach, layouts: LoopLayouts, loop: cst.CST
     return ""
 
 
+def read_alone(layouts: LoopLayouts, nodes: Iterable[cst.CSTNode]) -> str:
+    """The rows of a batch that some nodes of a loop read as one number, ``y.item()``, ``if guess == y``: its text;
+    empty for nothing. Each batch has one row then, whatever its loader says, and joined batches have several."""
+    for node in nodes:
+        for value in _read_as_number(node):
+            layout = inner(layouts.value(value))
+            if isinstance(layout, Shard) and layout.assumed is None and layout.host is not True:
+                return layouts.unit.names.module.code_for_node(value)
+    return ""
+
+
+def _read_as_number(node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """What a node reads as one number or as one truth: of several rows, either fails."""
+    if isinstance(node, (cst.If, cst.While, cst.IfExp, cst.Assert)):
+        return [node.test]
+    if isinstance(node, cst.UnaryOperation):
+        return [node.expression] if isinstance(node.operator, cst.Not) else []
+    if isinstance(node, cst.BooleanOperation):
+        return [node.left]
+    if isinstance(node, (cst.AugAssign, cst.AssignTarget)):  # ``table[y][guess] += 1``: of several it changes a copy
+        table = node.target.value if isinstance(node.target, cst.Subscript) else None
+        indices = [part.slice for part in table.slice] if isinstance(table, cst.Subscript) else []
+        return [index.value for index in indices if isinstance(index, cst.Index)]
+    if isinstance(node, cst.Call):
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args:
+            return [node.func.value]
+        if isinstance(node.func, cst.Name) and node.func.value in _NUMBERS and len(node.args) == 1:
+            return [node.args[0].value]
+    return []
+
+
+_NUMBERS = frozenset({"int", "float", "bool"})
+
+
 def _variables(unit: Unit, loop: cst.CSTNode, gather: Gather) -> Iterator[cst.Name]:
     """The places of a loop that set what a gather joins."""
     for name in unit.names.every(cst.Name):

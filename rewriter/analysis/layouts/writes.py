@@ -11,6 +11,7 @@ import libcst as cst
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.command_lines import option
 from ..dataflow.values import External, Instance, Unit, origins
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.walk import descendants
@@ -18,6 +19,8 @@ from ..training.step_counts import bars
 
 _WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
 """The kinds of node by which something is written."""
+SHRINKING = frozenset("pop popleft clear".split())
+"""The methods that take elements out of a list."""
 _HANDED_ON = (
     *(cst.Arg, cst.Assign, cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.Del),
     *(cst.For, cst.CompFor, cst.Element, cst.DictElement, cst.Return, cst.Yield),
@@ -55,6 +58,7 @@ class Writes:
     def __init__(self, reach: Reach) -> None:
         self.state, self.reach = reach.state, reach
         self._writes: dict[Key, list[WrittenValue]] = {}
+        self._shrunk: dict[Key, list[tuple[Unit, cst.Call]]] = {}
         self._changing: dict[FunctionNode, bool] = {}
         """Whether methods change their objects."""
         for unit in reach.units:
@@ -63,6 +67,10 @@ class Writes:
     def of(self, key: Key) -> Sequence[WrittenValue]:
         """What a key is given, in the order of the modules."""
         return self._writes.get(key, ())
+
+    def shrunk(self, key: Key) -> Sequence[tuple[Unit, cst.Call]]:
+        """What takes elements out of a list."""
+        return self._shrunk.get(key, ())
 
     def _index(self, unit: Unit) -> None:
         for node in unit.names.every(*_WRITING):
@@ -125,6 +133,14 @@ class Writes:
     def _called_on(self, unit: Unit, call: cst.Call) -> None:
         """What a method is given stays in its object: in a list, a meter. So does what the object is called with."""
         func = call.func
+        if (kept := option(call)) is not None:  # each option has its own attribute of what is read
+            for arg in call.args:
+                self._note((None, kept), WrittenValue(unit, arg.value))
+            return
+        if isinstance(func, cst.Attribute) and func.attr.value in SHRINKING:
+            target = self._target(unit, func.value)
+            if target is not None:
+                self._shrunk.setdefault(target, []).append((unit, call))
         if not call.args or call not in self.state.calls:
             return
         if not isinstance(func, cst.Attribute) or any(f.name.value == "__call__" for f in self._methods(call)):

@@ -223,6 +223,14 @@ def attribute_assignments(names: Names, attribute: cst.Attribute) -> list[cst.As
     return [assign for assign in found if any(target.target.deep_equals(attribute) for target in assign.targets)]
 
 
+def is_target(names: Names, node: cst.CSTNode) -> bool:
+    """Whether an assignment gives an attribute its value, alone or in a tuple."""
+    above = names.parents.get(node)
+    while isinstance(above, (cst.Element, cst.Tuple, cst.List)):
+        above = names.parents.get(above)
+    return isinstance(above, (cst.AssignTarget, cst.AnnAssign))
+
+
 def deletions(names: Names, expression: cst.BaseExpression, scope: Scope) -> list[cst.CSTNode]:
     """What deletes something that an expression reads, as a scope sees its names: ``del args.no_cuda``,
     ``delattr(args, "no_cuda")``, ``options.pop("no_cuda")``."""

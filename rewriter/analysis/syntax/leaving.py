@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from .nodes import dotted
+
 HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally)
 """Where an exception leads to: the process that it is raised in comes there, or comes there before the others."""
 
@@ -21,3 +23,18 @@ def ends(branch: cst.CSTNode, exits: Callable[[cst.CSTNode], bool]) -> bool:
     small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
     jumps = (cst.Return, cst.Continue, cst.Break, cst.Raise)
     return isinstance(small, jumps) or (isinstance(small, cst.Expr) and exits(small.value))
+
+
+def exits_quietly(call: cst.Call) -> bool:
+    """Whether a call such as ``sys.exit(0)`` gives the status of success."""
+    status = call.args[0].value if call.args else None
+    word = getattr(status, "value", None)
+    return status is None or (isinstance(status, (cst.Integer, cst.Name)) and word in ("0", "None", "False"))
+
+
+def quiet_exit(node: cst.Raise) -> bool:
+    """``raise SystemExit``: the process ends with the status of success."""
+    raised = node.exc
+    if isinstance(raised, cst.Call):
+        return dotted(raised.func).rpartition(".")[2] == "SystemExit" and exits_quietly(raised)
+    return dotted(raised).rpartition(".")[2] == "SystemExit"

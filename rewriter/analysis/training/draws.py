@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.roles import Role
+from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
@@ -50,8 +50,12 @@ def random_transform(name: str) -> bool:
 
 
 def weight_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
-    """The calls that give a parameter random values: ``nn.init.normal_(m.weight)``, ``p.data.uniform_()``."""
+    """The calls that give a parameter random values: ``nn.init.normal_(m.weight)``, ``p.data.uniform_()``,
+    ``layer.reset_parameters()``."""
     for call, record in state.calls.items():
+        if resets_weights(reach, call):
+            yield call
+            continue
         name = outside_name(record)
         drawn: cst.BaseExpression | None = None
         if name.startswith("torch.nn.init.") and questions.draws(name) is not None:
@@ -60,6 +64,12 @@ def weight_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
             drawn = call.func.value if questions.draws(f"torch.Tensor.{call.func.attr.value}") is not None else None
         if drawn is not None and _is_weight(state, drawn) and reach.function_of(call) in reach.reachable:
             yield call
+
+
+def resets_weights(reach: Reach, call: cst.Call) -> bool:
+    """Whether a layer that the script did not write draws its weights anew."""
+    named = isinstance(call.func, cst.Attribute) and questions.draws(f"torch.nn.Linear.{call.func.attr.value}")
+    return bool(named) and not reach.called(call) and reach.function_of(call) in reach.reachable
 
 
 def _is_weight(state: State, node: cst.BaseExpression) -> bool:
@@ -111,6 +121,15 @@ def value_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
         if found is not None and found.generator == "torch" and reach.function_of(call) in reach.reachable:
             if keyword(call, "generator") is None and not reach.batch_loops(call, record.unit):
                 yield call
+
+
+def shuffled_loaders(state: State, reach: Reach) -> Iterator[tuple[cst.Call, Origin]]:
+    """The loaders that torch's own generator shuffles, each with the call that makes it."""
+    for call, record in state.calls.items():
+        made = [loader for loader in origins(record.result, Role.LOADER) if loader.node is call]
+        shuffled = keyword(call, "shuffle", 2)
+        if made and isinstance(shuffled, cst.Name) and shuffled.value == "True" and keyword(call, "generator") is None:
+            yield from ((call, loader) for loader in made if reach.function_of(call) in reach.reachable)
 
 
 def sites_of(reach: Reach, call: cst.Call) -> Iterator[cst.Call]:

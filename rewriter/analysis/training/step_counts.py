@@ -27,7 +27,7 @@ def counts(unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iter
         numbers = _numbers(unit, loop)
         for node in descendants(loop.body):
             if isinstance(node, cst.If):
-                yield from _tested(unit, node, numbers, steps)
+                yield from _tested(unit, loop, node, numbers, steps)
             elif (
                 isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "update"
             ):
@@ -36,20 +36,37 @@ def counts(unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iter
                     yield bar
 
 
-def _tested(unit: Unit, node: cst.If, numbers: set[str], steps: set[cst.Call]) -> Iterator[Count]:
+def _tested(unit: Unit, loop: cst.For, node: cst.If, numbers: set[str], steps: set[cst.Call]) -> Iterator[Count]:
     text = unit.names.module.code_for_node(node.test)
     rests = [p for p in descendants(node.test) if isinstance(p, cst.BinaryOperation)]
     rests = [rest for rest in rests if isinstance(rest.operator, cst.Modulo)]
     if rests:
         trains = any(inner in steps for inner in descendants(node.body) if isinstance(inner, cst.Call))
         if not trains and not all(_is_fixed(unit, rest.left) for rest in rests):
-            yield Count(node, "interval" if _holds_at_first(unit, node.test) else "cadence", text)
+            through = all(_is_never_reset(unit, loop, rest.left) for rest in rests)
+            often = "interval" if _holds_at_first(unit, node.test) else "long-cadence" if through else "cadence"
+            yield Count(node, often, text)
     elif any(isinstance(n, (cst.Break, cst.Return)) for n in descendants(node.body)):
-        compared = (c for c in (node.test, *descendants(node.test)) if isinstance(c, cst.Comparison))
+        asked = [node.test, *(v for n in descendants(node.test) if isinstance(n, cst.Name) for v in _values(unit, n))]
+        compared = (c for one in asked for c in descendants(one) if isinstance(c, cst.Comparison))
         if any(
             dotted(n) in numbers for c in compared for n in descendants(c) if isinstance(n, (cst.Name, cst.Attribute))
         ):
             yield Count(node, "limit", text)
+
+
+def _values(unit: Unit, name: cst.Name) -> Iterator[cst.BaseExpression]:
+    """What a condition's name is given in the loop: ``last = step == most``."""
+    return (value for value in plain_values(unit.names, name) if isinstance(value, cst.Comparison))
+
+
+def _is_never_reset(unit: Unit, loop: cst.For, number: cst.BaseExpression) -> bool:
+    """Whether a number counts the steps of all epochs: no loop around that over the batches begins it anew."""
+    bindings = [unit.names.binding(node) for node in descendants(number) if isinstance(node, cst.Name)]
+    around = {node for outer in unit.names.enclosing(loop, cst.For, cst.While) for node in descendants(outer)}
+    changed = [d for binding in bindings if binding is not None for d in binding.definitions if d in around]
+    changes = [unit.names.parents.get(definition) for definition in changed]
+    return bool(changes) and all(isinstance(one, cst.AugAssign) for one in changes)
 
 
 def _is_fixed(unit: Unit, number: cst.BaseExpression) -> bool:

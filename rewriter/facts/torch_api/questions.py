@@ -143,6 +143,12 @@ def iterates(last: str) -> bool:
     return found is not None and found.iterates
 
 
+def leaves_out(name: str) -> bool:
+    """Whether a call yields some of the elements that it iterates, chosen by what is in them."""
+    found = transfer(name, tensors.Passes)
+    return found is not None and found.leaves_out
+
+
 def host_builtin(name: str) -> bool:
     """Whether a builtin makes a Python value from a tensor, or passes a Python value on."""
     found = row(name)
@@ -192,6 +198,12 @@ def asks_availability(name: str) -> bool:
 def framework(module: str) -> str:
     """The title of the package that runs the training loop, for a module of it; empty if it does not run the loop."""
     found = transfer(f"{module}.", processes.Framework)
+    return found.title if found is not None else ""
+
+
+def trainer(name: str) -> str:
+    """The title of a class whose objects run the training loop, in a package that otherwise leaves it to the script."""
+    found = transfer(name, processes.Framework)
     return found.title if found is not None else ""
 
 
@@ -359,6 +371,12 @@ def makes_text(name: str) -> bool:
     return transfer(name, outside.TextOf) is not None
 
 
+def may_find_nothing(name: str) -> bool:
+    """Whether a call gives None where it finds nothing, and a value otherwise."""
+    found = transfer(name, outside.TextOf)
+    return found is not None and found.finds
+
+
 def draws_alike(name: str) -> bool:
     """Whether a call draws from a generator that is kept equal on all processes: Python's or NumPy's."""
     found = transfer(name, tensors.Random)
@@ -523,6 +541,12 @@ def _is_method(name: str) -> bool:
     return name.rpartition(".")[0].rpartition(".")[2][:1].isupper()
 
 
+def asks_type(name: str) -> bool:
+    """Whether what a call gives depends on the type of its argument alone."""
+    found = transfer(name, tensors.Structural)
+    return found is not None and found.of_type
+
+
 def prints_lines(name: str) -> bool:
     """Whether a call writes to the console."""
     return transfer(name, outside.Console) is not None
@@ -575,6 +599,12 @@ def locks(name: str) -> bool:
 def ends_process(name: str) -> bool:
     """Whether a call ends the process."""
     return transfer(name, outside.Exit) is not None
+
+
+def raised_alike(name: str) -> bool:
+    """Whether all processes meet an exception at the same place, or none of them."""
+    found = transfer(name, outside.Raised)
+    return found is not None and found.alike
 
 
 def starts_commands(name: str) -> bool:

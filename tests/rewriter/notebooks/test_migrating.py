@@ -264,6 +264,7 @@ def test_what_a_cell_shows_with_an_import_of_the_trainings_first_cell() -> None:
     assert cells[-1] == "plt.plot(history)"
 
 
+@pytest.mark.hazard("U34")
 def test_what_is_plotted_of_the_training_is_returned() -> None:
     file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, "plt.plot(history)\nplt.show()")
     training, plot = _cells(file.after)[2:]
@@ -304,6 +305,7 @@ def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
     assert "    accelerator.print(history)\n" in _cells(file.after)[4], "the notebook's own list stays empty"
 
 
+@pytest.mark.hazard("U34")
 def test_raw_pictures_stay_with_the_notebook() -> None:
     raw = "images = torch.arange(4.0).view(2, 2)\nprint(len(images))\nplt.imshow(images)"
     device = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
@@ -389,6 +391,7 @@ def test_what_blocks_the_training_does_not_hide_a_cell_that_shows_it() -> None:
     assert [d.id for d in file.diagnoses if d.severity.value == "blocked"] == ["prepare", "notebook-state"]
 
 
+@pytest.mark.hazard("U34")
 @pytest.mark.parametrize("magic", ["%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat"])
 def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
     file = _migrated(IMPORTS, BUILD, magic, LOOP)

@@ -74,3 +74,19 @@ def test_a_default_device_is_a_device(top: str) -> None:
 @pytest.mark.parametrize("top", ['device = "cpu"', 'device = "cuda"'])
 def test_one_device_stays_what_it_is(top: str) -> None:
     assert told(top) == []
+
+
+STAYS = {
+    "an option alone": 'device = "cuda" if args.gpu else "cpu"',
+    "branches on an option": 'if args.gpu:\n    device = "cuda"\nelse:\n    device = "cpu"',
+    "an option that knows what is there": (
+        'args.gpu = args.gpu and torch.cuda.is_available()\ndevice = "cuda" if args.gpu else "cpu"'
+    ),
+    "a constant": 'GPU = False\ndevice = "cuda" if GPU and torch.cuda.is_available() else "cpu"',
+    "the CPU where nothing is there": 'device = "cpu" if not torch.cuda.is_available() else "cuda"',
+}
+
+
+@pytest.mark.parametrize("top", STAYS.values(), ids=STAYS)
+def test_what_the_emitted_condition_keeps_on_the_cpu_is_not_told_to_move_to_a_mac_s_gpu(top: str) -> None:
+    assert told(top) == []

@@ -294,3 +294,79 @@ def test_before_prepare_all_draw_the_same(trained_project: Project) -> None:
     source = GROWING.replace("self.stack = Stack().to(device)", first)
     source = source.format(kept="self.factor = torch.rand(1)", deepen=APPENDS, moves="pass", calls="pass")
     assert trained_project(train=source)[1] == []
+
+
+SUBSETS = """\
+import torch
+from torch.utils.data import DataLoader, Subset
+from data import data
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    places = next(iter(DataLoader(range(64), batch_size=32{shuffled})))
+    for x in DataLoader(Subset(data, {chosen}), batch_size=8, shuffle=True):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), x).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("shuffled", "chosen", "late"),
+    [
+        (", shuffle=True", "places.tolist()", ["late-draw"]),
+        (", shuffle=True", "range(32)", []),
+        ("", "places.tolist()", []),
+        (", shuffle=True, generator=torch.Generator().manual_seed(0)", "places.tolist()", []),
+    ],
+    ids="shuffled not_chosen_by_it in_order its_own_generator".split(),
+)
+def test_rows_that_a_shuffled_loader_chooses(
+    shuffled: str, chosen: str, late: list[str], trained_project: Project
+) -> None:
+    """The loader that chooses is not prepared: each process would shuffle it in its own way."""
+    files = {"train": SUBSETS.format(shuffled=shuffled, chosen=chosen), "data": "data = [0.0] * 64\n"}
+    assert [f for f in trained_project(**files)[1] if f == "late-draw"] == late
+
+
+RESETS = """\
+import torch
+from torch.utils.data import DataLoader
+from data import data, test
+
+def fresh(net):
+    for layer in net.children():
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+for fold in range(4):
+    {seed}
+    {reset}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("reset", ["model.apply(fresh)", "fresh(model)", "model[0].reset_parameters()"])
+def test_layers_that_draw_their_weights_anew_in_each_fold(reset: str, trained_project: Project) -> None:
+    assert trained_project(train=RESETS.format(seed="pass", reset=reset))[1] == ["late-draw"]
+
+
+@pytest.mark.parametrize(("seed", "late"), [("torch.manual_seed(fold)", []), ("torch.seed()", ["late-draw"])])
+def test_a_seed_before_that_makes_all_processes_draw_the_same(
+    seed: str, late: list[str], trained_project: Project
+) -> None:
+    assert trained_project(train=RESETS.format(seed=seed, reset="model.apply(fresh)"))[1] == late
+
+
+def test_a_layer_that_is_made_anew_draws_before_it_is_prepared(trained_project: Project) -> None:
+    text = RESETS.replace("model = torch.nn.Seq", "first = torch.nn.Seq").format(seed="pass", reset="model = Net()")
+    net = "class Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    net += "        self.out = torch.nn.Linear(8, 2)\n        self.out.reset_parameters()\n\n"
+    net += "    def forward(self, x):\n        return self.out(x)\n\n"
+    assert trained_project(train=text.replace("def fresh", net + "def fresh", 1))[1] == []

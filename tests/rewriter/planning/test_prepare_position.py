@@ -208,3 +208,29 @@ def test_a_loader_that_comes_to_an_object_as_an_argument_is_prepared_there(
     assert prepared in texts["train"]
     assert texts["train"].endswith("\nfit.turn(fit.rows)\n")
     assert findings == []
+
+
+OWN_SCHEDULE = """\
+class Halving:
+    def __init__(self, optimizer):
+        assert isinstance(optimizer, torch.optim.Optimizer)
+        self.optimizer = optimizer
+
+    def step(self):
+        {step}
+"""
+LOADED = 'schedule = Halving(optimizer)\nstate = torch.load("last.pt")\noptimizer.load_state_dict(state)'
+
+
+def test_an_object_that_only_sets_the_groups_of_an_optimizer_may_be_made_before_prepare(trained: Trained) -> None:
+    """The prepared optimizer has the same groups: it is prepared after its state is loaded."""
+    halved = 'for group in self.optimizer.param_groups:\n            group["lr"] /= 2'
+    text, found = trained(top=OWN_SCHEDULE.format(step=halved), built=LOADED, epoch="schedule.step()")
+    assert text.index("optimizer.load_state_dict(state)\n") < text.index("accelerator.prepare(")
+    assert found == []
+
+
+def test_an_object_that_steps_the_optimizer_which_it_keeps_is_made_after_prepare(trained: Trained) -> None:
+    text, found = trained(top=OWN_SCHEDULE.format(step="self.optimizer.step()"), built=LOADED, step="schedule.step()")
+    assert "accelerator.prepare(" not in text
+    assert "prepare" in found

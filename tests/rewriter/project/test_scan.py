@@ -166,6 +166,21 @@ def test_what_another_program_calls_stays_right_for_both(look: Look) -> None:
     assert findings(survey) == []
 
 
+KEEP = "import torch\ndef keep(model, path):\n    print('saving', path)\n    torch.save(model.state_dict(), path)\n"
+KEPT = TRAIN.replace("from data", "from keep import keep\nfrom data") + "keep(model, 'weights.pt')\n"
+EXPORT = "import torch\nfrom keep import keep\nkeep(torch.nn.Linear(4, 2), 'fresh.pt')\n"
+
+
+@pytest.mark.hazard("U33")
+def test_a_helper_that_a_sibling_calls_keeps_its_signature(look: Look) -> None:
+    survey = look({**PROGRAM, "train.py": KEPT, "keep.py": KEEP, "export.py": EXPORT})
+    after = changed(survey)
+    assert "def keep(model, path):\n" in after["keep.py"]
+    assert "PartialState().print('saving', path)" in after["keep.py"]
+    assert "keep(model, 'weights.pt')\n" in after["train.py"]
+    assert findings(survey) == []
+
+
 def test_what_another_program_trains_with_is_refused_with_both_named(look: Look) -> None:
     survey = look({**PROGRAM, "tune.py": TUNE})
     assert not changed(survey)
@@ -320,6 +335,7 @@ def test_two_programs_that_need_different_texts_are_refused(look: Look) -> None:
     assert findings(survey) == [("engine.py", "shared-module")]
 
 
+@pytest.mark.hazard("U39")
 def test_a_clash_of_two_programs_is_nobody_elses(look: Look) -> None:
     """U39: a run over many repositories migrates those that have nothing to do with the clash."""
     other = TUNE.replace("from data import loader", "").replace("= loader()", "= mystery()")

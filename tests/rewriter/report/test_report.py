@@ -182,6 +182,7 @@ def test_the_summary_says_once_what_is_said_of_several_places(tmp_path: Path, mo
     assert "(also a.py:2, a.py:3, a.py:4, a.py:5, a.py:6, a.py:7 and 3 other places)" in summary(Result((many,), 1), [])
 
 
+@pytest.mark.hazard("U37")
 def test_the_summary_says_when_no_action_is_needed() -> None:
     assert "\nNo action needed\n" in summary(Result((_file(),), 1), [])
 
@@ -223,6 +224,10 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
             [Trait("steps", "len(rows) // batch", 3)],
             "len(rows) // batch (line 3): the number of steps of an epoch on one",
         ),
+        (
+            [Trait("long-cadence", "step % 9 == 0", 3)],
+            "step % 9 == 0 (line 3): this counts the steps of one process th",
+        ),
         ([Trait("cadence", "i % 9 == 0", 3)], "i % 9 == 0 (line 3): this counts the steps of one process"),
         ([Trait("interval", "i % 9 == 0", 3)], "runs about N times less often, and at least once an epoch"),
         ([Trait("limit", "i == 9", 3)], "i == 9 (line 3): this limit applies to each process"),
@@ -230,7 +235,8 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("filled", "total", 3)], "total (line 3): collects a mean over the batches of all processes."),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
         ([Trait("rows-done", "i * len(x)", 3)], "i * len(x) (line 3): this counts the rows that one process has gone"),
-        ([Trait("mac", "device", 3)], "On a Mac with a GPU the script now runs on the GPU"),
+        ([Trait("mac", "", 3)], "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, "),
+        ([Trait("mac", "args.no_cuda", 3)], "On a Mac with a GPU the script now runs on the GPU unless `args.no_cuda`"),
         (
             [Trait("cuda", "device", 3)],
             "The script chose between MPS and the CPU, so it ran on the CPU on a machine with",
@@ -248,6 +254,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "the length of a loader",
         "a length from before prepare",
         "steps of an epoch",
+        "a cadence through all epochs",
         "a cadence",
         "an interval",
         "a limit",
@@ -256,6 +263,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "a bar",
         "rows of an epoch",
         "a Mac",
+        "a Mac, under an option",
         "a choice of MPS",
         "no device",
         "autocast for CUDA alone",

@@ -594,3 +594,44 @@ def test_an_accelerator_that_a_method_keeps_is_there_where_others_read_it(first:
     assert line in before
     before = before.replace(line, "").replace(", y))", ", y)).backward()")
     assert broken(after, before) == ({"attribute-bound"} if wrong else set())
+
+
+FIXED = """\
+from collections import namedtuple
+from dataclasses import dataclass
+Pair = namedtuple("Pair", "device count")
+@dataclass(frozen=True)
+class Config:
+    device: str
+@dataclass
+class Open:
+    device: str
+class Keeper:
+    __slots__ = ("count",)
+class Asked:
+    @property
+    def device(self):
+        return "cpu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "fixed"),
+    [
+        ('Config("cuda")', True),
+        ('Pair("cuda", 1)', True),
+        ("Keeper()", True),
+        ("Asked()", True),
+        ('Open("cuda")', False),
+        ("settings()", False),
+    ],
+)
+def test_what_an_edit_sets_can_be_set(made: str, fixed: bool) -> None:
+    """What the script itself sets there is its author's affair."""
+    start = BEFORE.replace(HEAD, f"{HEAD}{FIXED}config = {made}\n")
+    emitted = AFTER.replace(HEAD, f"{HEAD}{FIXED}config = {made}\n")
+    line = "config.device = accelerator.device\n"
+    assert broken(emitted.replace(PREPARE, line + PREPARE), start) == ({"attribute-fixed"} if fixed else set())
+    own = "config.device = 0\n"
+    loop = "for x, y in loader:\n"
+    assert broken(emitted.replace(loop, own + loop), start.replace(loop, own + loop)) == set()

@@ -57,8 +57,12 @@ class Interpreter(Calls):
 
     def value(self, node: cst.BaseExpression, unit: Unit) -> Layout:
         """What an expression gives after the walk."""
+        return inner(self.container(node, unit))
+
+    def container(self, node: cst.BaseExpression, unit: Unit) -> Layout:
+        """What an expression gives after the walk: of a container, also what is known of how many elements it has."""
         self._units = [unit]
-        return inner(self._eval(node))
+        return self._eval(node)
 
     def iterated(self, source: cst.BaseExpression, unit: Unit) -> Layout | None:
         """What a loop over a value goes through, iterator classes of the program followed; None where it is unknown."""

@@ -31,9 +31,10 @@ from ..engine.layout import (
     inner,
 )
 from ..epoch_quotients import Quotients
-from ..epoch_totals import LISTS, Total, Totals
+from ..epoch_totals import LISTS, Total, Totals, collecting
 from ..last_batches import always_drops_last
 from ..losses import reduced
+from ..single_rows import read_alone
 from .findings import (
     NUMBER,
     averaged,
@@ -42,6 +43,7 @@ from .findings import (
     averages_uneven,
     counts_filled,
     listed,
+    listed_alone,
     listed_each,
     stays,
     stays_joint,
@@ -105,7 +107,8 @@ class _Loop:
 
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
-        totals = [t for t in self.totals.among(self.statements) if self.step.is_of_batch(t) and not self._is_whole(t)]
+        totals = [t for t in self._read_after() if self.step.is_of_batch(t) and not self._is_whole(t)]
+        totals = [t for t in totals if not self._is_step(t)]
         entries = [t for t in self.totals.entries(self.statements) if self.step.is_of_batch(t)]
         totals += [t for t in entries if any(self._losses(t))]
         if not totals or self.step.done_already():
@@ -133,6 +136,7 @@ class _Loop:
         alone += plan.leave(meeting)
         quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
+        quotients.prefer(alone)
         yield from self._left([t for t in totals if t in alone], quotients)
         yield from self._filled([t for t in rest if t not in alone], plan, quotients)
         yield from (figure for t in rest if t not in alone for figure in self._scaled(t, plan))
@@ -140,6 +144,27 @@ class _Loop:
         if plan.gather is not None:
             yield plan.gather
             yield from self._joined(plan.gather, plan.gathered)
+
+    def _is_step(self, total: Total) -> bool:
+        """Whether what takes the batch in is a step of the training: ``learner.update(batch)``."""
+        if not isinstance(total.node, cst.Call):
+            return False
+        trained = {record.unit.names.function(record.node) for record in self.training.backwards}
+        return any(not trained.isdisjoint(self.reach.below(code)) for code in self.reach.called(total.node))
+
+    def _read_after(self) -> list[Total]:
+        """What is read when the loop is over; and what is divided by that, or divides it, in the loop alone: the halves
+        of a quotient are of the same rows."""
+        found = list(self.totals.among(self.statements))
+        if not found:
+            return []
+        known = {total.node: total for total in found}
+        nodes = (n for s in self.statements for n in descendants(s))
+        every = [known.get(total.node, total) for total in collecting(self.state, self.unit, nodes)]
+        quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), every)
+        for total in found:
+            found += [other for other in quotients.beside(total) if other not in found]
+        return found
 
     def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Finding]:
         """What is said of the totals that stay those of each process: once of all figures of whole batches."""
@@ -149,7 +174,11 @@ class _Loop:
             texts = [self.unit.names.module.code_for_node(figures[t]) for t in joint if t in figures]
             first = next(total for total in joint if total in figures)
             yield stays_joint(first.node, texts, quotients.told(first), self._by_hand(first, quotients))
-        for total in (t for t in totals if t not in joint):
+        said = list(joint)
+        for total in totals:
+            if total in said:
+                continue
+            said += quotients.halves(total)  # one finding speaks for both halves
             told = quotients.told(total)
             by_hand = self._by_hand(total, quotients)
             if self.gathers.shape:
@@ -167,6 +196,7 @@ class _Loop:
             if method_name(total.node) == "extend" or self._is_of_each_row(total.node):
                 return listed(code(total.place))
             told = averaged_each if self.step.lists_figures(total) else listed_each
+            told = listed_alone if read_alone(self.layouts, descendants(total.node)) else told
             return told(code(total.place), code(total.value[0]))
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
             return averaged("total")

@@ -72,6 +72,14 @@ def listed_each(place: str, value: str) -> str:
     )
 
 
+def listed_alone(place: str, value: str) -> str:
+    """How what is kept of the one row that each batch has becomes that of all processes."""
+    return (
+        "join the rows of all processes where they are kept: "
+        f"{place}.extend(accelerator.gather_for_metrics([{value}], use_gather_object=True))"
+    )
+
+
 def averaged_each(place: str, value: str) -> str:
     """How one figure for each batch becomes the mean of those of the processes."""
     return (
@@ -95,9 +103,8 @@ def summed(totals: Mapping[str, str]) -> str:
         steps = [f"{targets} = {_sum_of(value, read)}"]
     else:
         steps = [f"{name} = {_sum_of(name, read)}" for name, read in totals.items()]
-    return (
-        f"add {'it' if one else 'both'} up over the processes after the loop, before the division: {'; '.join(steps)}"
-    )
+    them = "it" if one else "both" if len(totals) == 2 else "all of them"
+    return f"add {them} up over the processes after the loop, before the division: {'; '.join(steps)}"
 
 
 NUMBER = ".item()"

@@ -20,7 +20,7 @@ from ..epoch_totals import Total
 from ..loop_step import bound, bound_by
 from ..padding import ragged
 from ..row_counts import counted, only_counted
-from ..single_rows import of_any_shape
+from ..single_rows import of_any_shape, read_alone
 from .step import EpochStep
 
 
@@ -52,7 +52,7 @@ class Gathers:
             return False
         if self._reads_figures(total):
             return False
-        return not self._reads_containers(total) and self.gather([total]) is not None
+        return not self._reads_containers(total) and self._gather([total]) is not None
 
     def _reads_containers(self, total: Total) -> bool:
         """Whether a total is computed from rows in a list or a dict, too, which are not gathered."""
@@ -70,13 +70,17 @@ class Gathers:
 
     def gather(self, totals: list[Total]) -> Gather | None:
         """One gather for several totals."""
+        gather = self._gather(totals)
+        return None if gather is None or self._meets_own_rows(gather) else gather
+
+    def _gather(self, totals: list[Total]) -> Gather | None:
         names = list(dict.fromkeys(b for t in totals for b in self.step.tensors_in(t)))
         first = self._first(totals)
         if first is None or self._cuts(first, names) or self._rates(first):
             return None
         because = "totals of the epoch are computed from them, and each process holds only its shard"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
-        if any(self._reads(total, names, behind) for total in self.joint):
+        if any(self._reads(total, names, behind) for total in self.joint) or read_alone(self.layouts, behind):
             return None
         names, counts = counted(self.state, self.unit, self.training, self.loop, self.layouts, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
@@ -92,6 +96,31 @@ class Gathers:
         made = [s for s in self.statements if s in behind and not numbers.isdisjoint(bound(self.unit, s))]
         read += [n for statement in made for n in descendants(statement) if isinstance(n, cst.Name)]
         return any(self.unit.names.binding(name) in names for name in read)
+
+    def _meets_own_rows(self, gather: Gather) -> bool:
+        """Whether the step reads what is gathered beside rows that stay those of this process, such as the output that
+        a progress bar's accuracy compares the labels with."""
+        whole, steps = set[Binding](), self.statements[self.statements.index(gather.node) :]
+        replaced = {name for name, _ in gather.counts}
+        asked: cst.CSTNode
+        for part in (node for statement in steps for node in descendants(statement)):
+            if isinstance(part, cst.For):
+                asked, made = part.iter, bound_by(self.unit, part.target)
+            elif isinstance(part, (cst.If, cst.While)):
+                asked, made = part.test, []
+            elif isinstance(part, cst.BaseSmallStatement):
+                asked, made = part, bound(self.unit, part)
+            else:
+                continue
+            names = (n for n in descendants(asked) if isinstance(n, cst.Name) and n not in replaced)
+            read = {b for n in names if (b := self.unit.names.binding(n))}
+            whole.update(b for b in read if b.name in gather.names)
+            if whole.isdisjoint(read):
+                continue
+            if any(self.step.is_of_tensors(b) and self.step.has_rows(b) for b in read - whole):
+                return True
+            whole.update(made)
+        return False
 
     def _cuts(self, first: cst.CSTNode, names: list[Binding]) -> bool:
         """Whether rows are cut off by position: ``y[ids[:seeds]]`` means other rows when those of all are joined."""

@@ -87,4 +87,5 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "memory": outside.InMemory,
     "exit": outside.Exit,
     "command": outside.Command,
+    "raised": outside.Raised,
 }

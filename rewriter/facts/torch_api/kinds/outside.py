@@ -83,6 +83,8 @@ class TextOf(NamedTuple):
     """It makes a Python value from a tensor."""
     bends: bool = False
     """It is not linear: of a mean over some rows it does not make a part of the mean over all."""
+    finds: bool = False
+    """It gives None where it finds nothing."""
 
 
 class InMemory(NamedTuple):
@@ -101,3 +103,11 @@ class Command(NamedTuple):
     """Runs another program."""
 
     command: int = 0
+
+
+class Raised(NamedTuple):
+    """An exception."""
+
+    alike: bool = False
+    """All processes meet it at the same place, or none: it comes from the code, from the end of the data, from the
+    person who stops the run."""

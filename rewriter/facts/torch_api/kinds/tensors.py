@@ -130,6 +130,8 @@ class Structural(NamedTuple):
 
     rows: bool = False
     """The result can be the number of rows."""
+    of_type: bool = False
+    """It depends on the type alone, which is the same on all processes."""
 
 
 class Same(NamedTuple):
@@ -146,6 +148,8 @@ class Passes(NamedTuple):
 
     iterates: bool = False
     """It iterates its first argument."""
+    leaves_out: bool = False
+    """It leaves out elements by what is in them."""
 
 
 class Detach(NamedTuple):

@@ -104,6 +104,8 @@ ROWS: Table = {
     "catalyst.*": ("framework", {"title": "Catalyst"}),
     "composer.*": ("framework", {"title": "Composer"}),
     "flwr.*": ("framework", {"title": "Flower"}),
+    "transformers.*Trainer": ("framework", {"title": "the Trainer of transformers"}),
+    "trl.*Trainer": ("framework", {"title": "the Trainer of trl"}),
     "ignite.metrics.*": ("metric", {"joins": True}),
     "ignite.contrib.metrics.*": ("metric", {"joins": True}),
     "lightning.fabric.*": ("framework_part", {}),

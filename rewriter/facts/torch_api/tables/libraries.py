@@ -97,6 +97,13 @@ ROWS: Table = {
     "transformers.default_data_collator": ("collate", {}),
     # weights
     "safetensors.torch.load_file": ("checkpoint", {}),
+    # the console
+    "rich.print": ("console", {}),
+    "rich.print_json": ("console", {}),
+    "rich.pretty.pprint": ("console", {}),
+    "rich.console.Console.print": ("console", {}),
+    "rich.console.Console.log": ("console", {}),
+    "rich.console.Console.rule": ("console", {}),
     # tables of a model
     "torchsummary.summary": ("console", {"model": True}),
     "torchsummary.torchsummary.summary": ("console", {"model": True}),

@@ -25,7 +25,11 @@ ROWS: Table = {
     "*.ProgressBar": ("passes", {"iterates": True}),
     "*.chain": ("passes", {}),
     "*.zip_longest": ("passes", {}),
-    "*.filter": ("passes", {}),
+    "*.filter": ("passes", {"leaves_out": True}),
+    "*.filterfalse": ("passes", {"leaves_out": True}),
+    "*.takewhile": ("passes", {"leaves_out": True}),
+    "*.dropwhile": ("passes", {"leaves_out": True}),
+    "*.compress": ("passes", {"leaves_out": True}),
     "*.compile": ("passes", {}),
     "*.DataParallel": ("passes", {}),
     # bars that are made inert

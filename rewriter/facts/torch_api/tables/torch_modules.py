@@ -221,6 +221,7 @@ ROWS: Table = {
     "torch.nn.init.zeros_": ("same", {}),
     "torch.nn.init.ones_": ("same", {}),
     "torch.nn.init.eye_": ("same", {}),
+    "torch.nn.Linear.reset_parameters": ("random", {"draws": "noise"}),  # every layer has it under this name
     "torch.nn.init.normal_": ("random", {"draws": "noise"}),
     "torch.nn.init.uniform_": ("random", {"draws": "noise"}),
     "torch.nn.init.trunc_normal_": ("random", {"draws": "noise"}),

@@ -179,6 +179,6 @@ ROWS: Table = {
     "torch.clone": ("same", {"copy": True}),
     "torch.detach": ("detach", {}),
     "torch.numel": ("structural", {}),
-    "torch.is_tensor": ("structural", {}),
-    "torch.is_floating_point": ("structural", {}),
+    "torch.is_tensor": ("structural", {"of_type": True}),
+    "torch.is_floating_point": ("structural", {"of_type": True}),
 }

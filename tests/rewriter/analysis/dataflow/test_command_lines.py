@@ -74,3 +74,46 @@ def test_a_method_that_is_called_command_is_no_entry() -> None:
     """The object is the script's own."""
     robot = "class Robot:\n    def command(self, function):\n        return None\n\n\nrobot = Robot()\n"
     assert refused(f"{robot}\n\n@robot.command{TRAIN}") == ["no-entry-point"]
+
+
+PARSED = """\
+import argparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    training = commands.add_parser("train")
+    {sets}
+    {parses}
+    {runs}
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("sets", "parses", "runs"),
+    [
+        ("training.set_defaults(run=train)", "args = parser.parse_args()", "args.run(lr=0.1)"),
+        ("training.set_defaults(lr=0.1, run=train)", "args, _ = parser.parse_known_args()", "args.run()"),
+        ("training.set_defaults(run=train)", "args = parser.parse_args()", "chosen = args.run\n    chosen()"),
+    ],
+    ids=["called", "known options", "by another name"],
+)
+def test_what_a_command_of_argparse_sets_is_called(sets: str, parses: str, runs: str) -> None:
+    """It was said that nothing starts the training."""
+    file = result(f"{TRAIN}{TESTED}\n\n" + PARSED.format(sets=sets, parses=parses, runs=runs))
+    assert "model, optimizer, loader = accelerator.prepare(" in file.after.decode()
+
+
+@pytest.mark.parametrize(
+    ("sets", "runs"),
+    [("training.set_defaults(run=test)", "args.run()"), ("training.set_defaults(run=train)", "args.other()")],
+    ids=["another function", "another attribute"],
+)
+def test_what_it_sets_and_nothing_calls_is_no_entry(sets: str, runs: str) -> None:
+    text = f"{TRAIN}{TESTED}\n\n" + PARSED.format(sets=sets, parses="args = parser.parse_args()", runs=runs)
+    assert refused(text) == ["no-entry-point"]

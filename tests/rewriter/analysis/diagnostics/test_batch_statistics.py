@@ -73,3 +73,36 @@ def test_a_batch_that_is_normalised_for_the_evaluation_is_no_loss(trained: Train
     assert "in-batch-pairs" not in found and "test_loader = accelerator" not in text
     _, found = trained(loss="x = x - x.mean()\nloss = torch.nn.functional.cross_entropy(model(x), y)")
     assert found == ["in-batch-pairs"]
+
+
+EITHER = """\
+def measured(one, labels, soft=False):
+    if soft:
+        wrong = -torch.log_softmax(one, 1).sum(1)
+        wrong = wrong.masked_select(labels[:, 0].ne(0)).mean()
+    else:
+        wrong = torch.nn.functional.mse_loss(one, labels)
+    return wrong
+
+def relative(one, two, pull=True):
+    if pull:
+        far = one - two.mean()
+        return torch.nn.functional.relu(far).mean()
+    return torch.nn.functional.mse_loss(one, two)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        ("measured(out, y)", []),
+        ("measured(out, y, soft=True)", ["weighted-mean"]),
+        ("relative(out, other, pull=False)", []),
+        ("relative(out, other)", ["in-batch-pairs"]),
+    ],
+)
+def test_a_branch_that_the_training_leaves_out_is_none_of_its_loss(
+    loss: str, found: list[str], trained: Trained
+) -> None:
+    """It was read as if the name held what the other branch gives it."""
+    assert trained(top=EITHER, loss=LOSS.format(loss))[1] == found

@@ -303,3 +303,9 @@ def test_numpy_in_what_numba_compiles_has_a_generator_of_its_own(
     decorator: str, found: list[str], trained: Trained
 ) -> None:
     assert trained(top=COMPILED.format(decorator=decorator), step="noise = jitter()")[1] == found
+
+
+def test_a_draw_with_a_bound_of_ones_own_is_not_the_same(trained: Trained) -> None:
+    """As many rows all processes have; what is in the rows differs."""
+    for bound, told in (("len(x)", ["same-noise"]), ("9, size=(len(x), 8)", ["same-noise"]), ("int(y.sum())", [])):
+        assert trained(top="import numpy as np", step=f"x = x + np.random.randint({bound})")[1] == told

@@ -480,3 +480,63 @@ def test_what_an_evaluation_between_steps_collects_is_its_own() -> None:
     (file,) = migrate([decode(BETWEEN_STEPS.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert [found.id for found in file.diagnoses] == ["prepare"]
     assert [trait.name for trait in file.traits if trait.kind in ("running", "figure", "shown")] == ["loss"]
+
+
+TESTED = """\
+import torch
+from torch.utils.data import DataLoader
+data, test_data, test_target = load()
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.8)
+for x, y in DataLoader(data, batch_size=8):
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        after = torch.nn.functional.mse_loss(model({tested}), {target})
+        print(after.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("tested", "target", "names"),
+    [("test_data", "test_target", []), ("x", "y", ["after"])],
+    ids=["of all rows", "of the batch"],
+)
+def test_a_loss_of_all_rows_between_steps_is_no_figure_of_one_process(
+    tested: str, target: str, names: list[str]
+) -> None:
+    text = TESTED.format(tested=tested, target=target)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "accelerator.backward(loss)" in file.after.decode()
+    assert [trait.name for trait in file.traits if trait.kind in ("running", "figure", "shown")] == names
+
+
+NAMED_TWICE = """\
+import torch
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def run():
+    rows = torch.utils.data.TensorDataset(inputs, labels)
+    print(len(rows))
+    rows = torch.utils.data.DataLoader(rows, batch_size=8)
+    for x, y in rows:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    SHOWN
+
+run()
+"""
+
+
+@pytest.mark.parametrize(("shown", "told"), [("pass", []), ("print(len(rows))", ["rows"])])
+def test_a_data_set_with_the_name_of_a_loader_is_none(shown: str, told: list[str]) -> None:
+    """Its length was said to be a number of batches."""
+    text = NAMED_TWICE.replace("SHOWN", shown)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after
+    assert [trait.name for trait in file.traits if trait.kind == "length"] == told

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
@@ -114,3 +116,29 @@ def test_a_script_that_makes_its_own_batches_on_every_process_goes_on_so() -> No
     assert "    x, y = draw(rows, 16)\n" in after and "    accelerator.backward(loss)\n" in after
     one = JOINED.format(join="", model=NET).replace('int(os.environ["LOCAL_RANK"])', "0")
     assert "shard_batch" in _migrated(one).after.decode(), "one that has one process alone shares the rows of each"
+
+
+BY_HAND = """\
+import torch
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = {made}
+for x, y in {source}:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "source"),
+    [
+        ("[load(i) for i in range(9)]", "batches"),
+        ("[load(1), load(2)]", "zip(batches, targets)"),
+        ("list(range(9))", "enumerate(batches)"),
+    ],
+)
+def test_a_list_that_the_script_fills_is_no_loader_that_could_be_vouched_for(made: str, source: str) -> None:
+    """It was asked whether it is a DataLoader."""
+    found = _refusal(BY_HAND.format(made=made, source=source))
+    assert found.id == "no-data-parallel-axis" and "--assume" not in found.remedy

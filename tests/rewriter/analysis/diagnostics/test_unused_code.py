@@ -66,3 +66,49 @@ def test_a_name_that_comes_round_to_itself_is_followed_once() -> None:
     round_ = "step = getattr(torch, 'ones')\nwhile kind:\n    step = step.after"
     (file,) = migrate([decode(SCRIPT.format(more=round_).encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "too-deep" not in {found.id for found in file.diagnoses} and file.changed
+
+
+IMPORTED = """\
+import os
+import torch
+from torchvision import transforms
+
+
+def show():
+    return transforms.RandomHorizontalFlip(), getattr(torch, "rand")
+
+
+{guard}
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    net = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(8))
+    steps = len(data) // batch_size
+    print(getattr(net, "kind")(), show())
+"""
+IMPORTING = """\
+import other
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(rows, batch_size=4):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+KINDS = ("noise", "statistics", "transforms", "steps")
+
+
+@pytest.mark.parametrize(
+    ("guard", "kinds"),
+    [('if __name__ == "__main__":', []), ("if True:", ["noise", "statistics", "steps", "transforms"])],
+    ids=["where the module is started", "where it is imported"],
+)
+def test_what_an_imported_module_does_where_it_is_started_itself(guard: str, kinds: list[str]) -> None:
+    texts = {"train": IMPORTING, "other": IMPORTED.format(guard=guard)}
+    sources = [decode(text.encode(), Path(f"{name}.py")) for name, text in texts.items()]
+    train, other = migrate(sources, CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in train.after
+    assert sorted({trait.kind for trait in other.traits if trait.kind in KINDS}) == kinds
+    told = ["batch-norm", "launcher", "main_process"] if kinds else []
+    assert other.changed is bool(kinds) and sorted(d.id for d in other.diagnoses) == told

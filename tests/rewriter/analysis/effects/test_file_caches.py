@@ -90,3 +90,134 @@ def test_a_chain_with_the_training_in_it_is_not_run_in_turn(trained: Trained) ->
     )
     text, findings = trained(top=MAKES, end=end)
     assert "main_process_first" not in text and "read-back" in findings
+
+
+KEEPS = """\
+import json
+import os
+import tarfile
+import urllib.request
+import torch
+
+
+def text(path):
+    if os.path.exists(path):
+        with open(path) as file:
+            return json.load(file)
+    with open(path, "w") as file:
+        json.dump([1.0], file)
+    return [1.0]
+
+
+def fetch(path):
+    if os.path.isfile(path):
+        return path
+    urllib.request.urlretrieve("https://example.com/" + path, path)
+    return path
+
+
+def unpack(path):
+    if os.path.isdir("rows"):
+        return
+    with tarfile.open(path) as archive:
+        archive.extractall("rows")
+
+
+class Rows:
+    def __init__(self):
+        if not self.is_there():
+            self.download()
+
+    def is_there(self):
+        return os.path.isfile("rows.txt")
+
+    def download(self):
+        urllib.request.urlretrieve("https://example.com/rows.txt", "rows.txt")
+"""
+KEPT = {
+    "a text": 'scale = text("scale.json")',
+    "a download": 'path = fetch("a.tar")',
+    "an archive": 'unpack("a.tar")',
+}
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize("kept", KEPT.values(), ids=list(KEPT))
+def test_what_returns_at_once_where_the_file_is_there_is_called_in_turn(kept: str, trained: Trained) -> None:
+    """Nobody waits behind the question, which one process may answer differently from another."""
+    text, findings = trained(top=KEEPS, built=kept)
+    assert f"{IN_TURN}    {kept}\n" in text and findings == []
+    assert "wait_for_everyone" not in text
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize("kept", KEPT.values(), ids=list(KEPT))
+def test_so_it_is_where_another_module_has_it(
+    kept: str, trained_project: Callable[..., tuple[dict[str, str], list[str]]]
+) -> None:
+    texts, findings = trained_project(train=AWAY.format(kept=kept, rows="data"), kept=KEEPS)
+    assert f"{IN_TURN}    {kept}\n" in texts["train"] and findings == []
+    assert "wait_for_everyone" not in texts["kept"]
+
+
+AWAY = """\
+import torch
+from torch.utils.data import DataLoader, Dataset
+from data import data
+from kept import fetch, text, unpack
+
+{kept}
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader({rows}, batch_size=4):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+OWN = """\
+class Own(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return torch.tensor(text(f"row{i}.json")), i
+"""
+
+
+def test_no_process_waits_for_others_where_a_loader_makes_rows(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    texts, _ = trained_project(train=AWAY.format(kept=OWN, rows="Own()"), kept=KEEPS)
+    assert "main_process_first" not in texts["train"]
+
+
+@pytest.mark.hazard("U17")
+def test_a_download_by_a_method_is_asked_for_in_turn(trained: Trained) -> None:
+    text, findings = trained(top=KEEPS, built="rows = Rows()")
+    assert "        with accelerator.main_process_first():\n            if not self.is_there():\n" in text
+    assert "wait_for_everyone" not in text and findings == []
+
+
+@pytest.mark.hazard("U17")
+def test_a_download_that_all_await_is_not_left_behind_a_question(trained: Trained) -> None:
+    """The method is called outside the question, too, where all would have to wait in it."""
+    _, findings = trained(top=KEEPS, built="rows = Rows()\nrows.download()")
+    assert findings == ["output-check"]
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(
+    "head",
+    ['with open(fetch("a.tar")) as file:', 'for row in text("scale.json"):', 'if text("scale.json"):'],
+)
+def test_a_block_that_calls_it_at_its_head_is_run_in_turn(head: str, trained: Trained) -> None:
+    text, findings = trained(top=KEEPS, built=f"{head}\n    seen = 1")
+    assert f"{IN_TURN}    {head}\n        seen = 1" in text and findings == []
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize("inside", ['urllib.request.urlretrieve("https://example.com/b", "b")', "next(iter(loader))"])
+def test_a_block_in_which_all_meet_is_not_run_in_turn(inside: str, trained: Trained) -> None:
+    text, findings = trained(top=KEEPS, built=f'for row in text("scale.json"):\n    {inside}')
+    assert "main_process_first" not in text and "read-back" in findings

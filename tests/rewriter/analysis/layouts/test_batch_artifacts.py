@@ -72,6 +72,17 @@ def test_a_mean_over_the_batches_by_another_count(divisor: str, findings: list[s
     assert found == findings
 
 
+SCALED = ("total * 32 / len(data)", "32 * total / len(data)", "total * (32 / len(data))")
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize("figure", SCALED)
+def test_a_mean_over_the_batches_that_is_scaled_before_it_is_divided(figure: str, trained: Trained) -> None:
+    """`total * batch_size / len(data)` is the mean on one process, and N times smaller on N."""
+    assert trained(step="total += loss.item()", epoch=f"print({figure})")[1] == ["mean-of-batches"]
+    assert trained(step="total += loss.item()", epoch="print(100 * total / len(loader))")[1] == []
+
+
 COUNTED = """\
 parts = {"fit": loader, "test": test_loader}
 rows = {name: len(part.dataset) for name, part in parts.items()}

@@ -98,3 +98,88 @@ def test_the_keys_of_a_dict_are_the_same_whatever_its_values_are() -> None:
     for more, told in (("pass", []), ('if loss < 1:\n        figures["entropy"] = 0.0', ["local-decision"])):
         (file,) = migrate([decode(NAMED.format(more=more).encode(), Path("train.py"))], CATALOGUE, Config()).files
         assert [d.id for d in file.diagnoses if d.id == "local-decision"] == told
+
+
+def test_rows_that_were_chosen_are_not_as_many_everywhere(trained: Trained) -> None:
+    """A short last batch is filled up; what a mask leaves of it is each process's own number."""
+    loss = "loss = torch.nn.functional.cross_entropy(model(x), y)"
+    for chosen, told in (("x, y = x[y > 0], y[y > 0]", False), ("x, y = x[:, :4], y", True)):
+        text, findings = trained(loss=f"{chosen}\nif len(x) < 4:\n    continue\n{loss}")
+        assert ("Accelerator" in text) is told and "local-decision" in findings
+
+
+CLOCK = "import time\nstart = time.time()\ndef late():\n    return time.time() - start > 60\n"
+
+
+def test_the_main_process_looks_at_the_clock_for_all(trained: Trained) -> None:
+    """One process would take a step more than another, and wait for it."""
+    for asked in ("time.time() - start > 60", "late()", "epoch > 1 and late()", "torch.cuda.memory_allocated() > 9"):
+        text, findings = trained(built=CLOCK, step=f"if {asked}:\n    break")
+        assert f"        if broadcast_object_list([{asked}])[0]:\n            break\n" in text and findings == []
+
+
+def test_what_the_clock_decides_for_one_process(trained: Trained) -> None:
+    for done in ("print(loss.item())", "start = time.time()", "torch.cuda.empty_cache()"):
+        assert "broadcast_object_list" not in trained(built=CLOCK, step=f"if late():\n    {done}")[0]
+
+
+def test_the_clock_is_not_asked_where_not_all_come(trained: Trained) -> None:
+    text, findings = trained(built=CLOCK, step="if time.time() - start > 9:\n    if late():\n        break")
+    assert text.count("if broadcast_object_list([") == 2 and findings == []
+    text, findings = trained(built=CLOCK, step="if y.sum() > 3:\n    if late():\n        break")
+    assert findings == ["local-decision", "local-decision"] and "broadcast_object_list" not in text
+
+
+def test_the_type_of_what_a_model_gives_is_the_same_everywhere(trained: Trained) -> None:
+    """It was told that each process computes `isinstance(out, dict)` from its own rows."""
+    for asked in ("isinstance(out, dict)", "hasattr(out, 'scores')", "torch.is_tensor(out)", "type(out) is tuple"):
+        choice = f"    loss = out['loss']\nelse:\n{' ' * 4}loss = torch.nn.functional.cross_entropy(out, y)"
+        _, findings = trained(loss=f"out = model(x)\nif {asked}:\n{choice}", epoch="print(epoch)")
+        assert "local-decision" not in findings
+    choice = "    loss = out.mean()\nelse:\n    loss = torch.nn.functional.cross_entropy(out, y)"
+    _, findings = trained(loss=f"out = model(x)\nif out.max() > 3:\n{choice}", epoch="print(epoch)")
+    assert "local-decision" in findings
+
+
+def test_a_time_that_one_option_has_is_not_in_the_others(trained: Trained) -> None:
+    top = "import argparse\nimport time\nparser = argparse.ArgumentParser()\n"
+    top += "parser.add_argument('--folder', default=str(time.time()))\nparser.add_argument('--once', default=False)\n"
+    text, findings = trained(built=f"{top}args = parser.parse_args()", step="if args.once:\n    break")
+    assert "if args.once:" in text and findings == []
+
+
+ENDLESS = """\
+import torch
+from itertools import repeat
+from torch.utils.data import DataLoader
+
+def endless(loader):
+    for each in repeat(loader):
+        yield from each
+
+class Trainer:
+    def __init__(self, model, loader, steps=None):
+        self.model, self.loader = model, loader
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if steps is None:
+            self.steps = len(self.loader)
+        else:
+            self.loader, self.steps = endless(loader), steps
+
+    def run(self):
+        for number, (x, y) in enumerate(self.loader):
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if number == self.steps:
+                break
+
+Trainer(torch.nn.Linear(8, 1), DataLoader(load(), batch_size=4), 9).run()
+"""
+
+
+def test_how_many_batches_a_loader_has_is_the_same_everywhere() -> None:
+    """Also where the same attribute may hold a generator of its batches, which has no length."""
+    (file,) = migrate([decode(ENDLESS.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert file.changed and "local-decision" not in {found.id for found in file.diagnoses}

@@ -990,3 +990,59 @@ def again():
 loss = optimizer.step(again)"""
     text, _ = trained(loss=closure, step="total += loss.item()", epoch="print(total / len(loader))")
     assert ("total += accelerator.reduce(" in text) is reduced
+
+
+LEARNER = """\
+class Learner:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        {kept}
+
+    def update(self, x, y):
+        loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        {keeps}
+        return {given}
+
+"""
+LEARNT = """\
+import torch
+from torch.utils.data import DataLoader
+from data import data
+
+{learner}
+learner = Learner(torch.nn.Linear(8, 2))
+best = 10.0
+for epoch in range(3):
+    total = 0.0
+    loader = DataLoader(data, batch_size=32)
+    for x, y in loader:
+        {step}
+    if total / len(loader) < best:
+        best = total / len(loader)
+        torch.save(learner.model.state_dict(), "best.pt")
+"""
+
+
+def learnt(step: str, kept: str = "pass", keeps: str = "pass", given: str = "loss.item()") -> tuple[str, list[str]]:
+    learner = LEARNER.format(kept=kept, keeps=keeps, given=given)
+    text = LEARNT.format(learner=learner, step=step)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    return file.after.decode(), [found.id for found in file.diagnoses]
+
+
+@pytest.mark.parametrize(
+    "step", ["total += learner.update(x, y)", "loss = learner.update(x, y)\n        total += loss"]
+)
+def test_a_method_that_trains_collects_nothing_of_what_it_is_given(step: str) -> None:
+    """Its name is that of a meter's, and its object holds what it is given; neither counts for what it gives."""
+    text, findings = learnt(step)
+    assert 'return accelerator.reduce(loss.detach(), reduction="mean").item()' in text and findings == []
+
+
+def test_what_the_object_of_such_a_method_holds_is_its_own() -> None:
+    _, findings = learnt("total += learner.update(x, y)", "self.last = 0.0", "self.last = y[0].item()", "self.last")
+    assert "local-decision" in findings

@@ -874,14 +874,16 @@ for x, _ in held:
     gap = model(x)
     total += gap.item()WEIGHT
     count += len(x)
-print(total / count)
+print(total / COUNT)
 """
 
 
 @pytest.mark.parametrize(
-    ("weight", "remedy"), [(" * len(x)", 'reduction="none"'), ("", "times its number of rows")], ids=["rows", "batches"]
+    ("weight", "count", "remedy"),
+    [(" * len(x)", "count", 'reduction="none"'), ("", "len(held)", "times its number of rows")],
+    ids=["rows", "batches"],
 )
-def test_a_mean_that_is_weighed_is_not_told_to_be(weight: str, remedy: str) -> None:
-    source = decode(NOISED.replace("WEIGHT", weight).encode(), Path("train.py"))
+def test_a_mean_that_is_weighed_is_not_told_to_be(weight: str, count: str, remedy: str) -> None:
+    source = decode(NOISED.replace("WEIGHT", weight).replace("COUNT", count).encode(), Path("train.py"))
     found = [d for d in migrate([source], CATALOGUE, Config()).files[0].diagnoses if d.id == "mean-of-batches"]
     assert [remedy in one.remedy for one in found] == [True]

@@ -95,3 +95,48 @@ def test_each_of_two_means_by_a_count_of_batches_is_told(trained: Callable[..., 
     step = "total += loss.item()\nright = float((model(x).argmax(1) == y).sum()) / len(y) * 100\nshare += right"
     _, found = trained(built="share = 0", step=step, epoch="by = len(data) // 32\nprint(total / by, share / by)")
     assert found.count("mean-of-batches") == 2
+
+
+MEANS = """\
+model.eval()
+mean = 0.0
+held = 0
+for x, y in loader:
+    out = model(x)
+    {counted}
+    {added}
+{quotient}"""
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(
+    ("counted", "added", "quotient"),
+    [
+        ("held += out.shape[0]", "mean += LOSS(out, y).item()", "mean /= held\nprint(mean)"),
+        ("held += len(y)", "mean += LOSS(out, y).item()", "print(mean / held)"),
+        ("held = held + y.size(0)", "mean += LOSS(out, y).item()", "shown = 100 * mean / held\nprint(shown)"),
+        ("held += y.numel()", "mean = mean + LOSS(out, y).item()", "print(mean / held)"),
+    ],
+    ids=["in place", "of the labels", "by way of a name", "with no +="],
+)
+def test_a_sum_of_means_by_the_rows_of_all(counted: str, added: str, quotient: str) -> None:
+    """It was said to be close to the original's."""
+    text = MEANS.format(counted=counted, added=added, quotient=quotient).replace("LOSS", "torch.nn.functional.mse_loss")
+    (message,) = told(epoch=text)
+    assert message.startswith("`mean` adds up means over batches and is divided by `held`, the number of rows")
+    assert "N times smaller" in message
+
+
+@pytest.mark.parametrize(
+    ("counted", "added", "quotient"),
+    [
+        ("held += 1", "mean += LOSS(out, y).item()", "print(mean / held)"),
+        ("held += len(y)", "mean += LOSS(out, y).item() * len(y)", "print(mean / held)"),
+        ("held += len(y)", "mean += LOSS(out, y, reduction='sum').item()", "print(mean / held)"),
+        ("held += len(y)", "mean += LOSS(out, y).item()", "print(mean / len(loader), held)"),
+    ],
+    ids=["batches", "weighed", "sums", "no quotient"],
+)
+def test_what_is_no_sum_of_means_by_rows(counted: str, added: str, quotient: str) -> None:
+    text = MEANS.format(counted=counted, added=added, quotient=quotient).replace("LOSS", "torch.nn.functional.mse_loss")
+    assert not [message for message in told(epoch=text) if "divided by" in message]

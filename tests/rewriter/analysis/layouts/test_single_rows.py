@@ -14,6 +14,7 @@ from torchlift.rewriter.source import decode
 
 TOP = """\
 import argparse
+import numpy as np
 import torch
 import torchvision
 from torch.utils.data import DataLoader
@@ -118,3 +119,66 @@ def test_one_number_for_each_row_is_gathered() -> None:
     made = "out = model(x)\n    loss = torch.nn.functional.mse_loss(out, y)"
     text, _ = migrated("loader = DataLoader(Photos(), batch_size=1)\n" + step.replace(made, scored))
     assert "out = accelerator.gather_for_metrics(out)" in text
+
+
+NET = """\
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(rows, labels)
+loader, held = DataLoader(data, batch_size={size}), DataLoader(data, batch_size={size})
+"""
+FIT = """\
+right, truths, table = 0, [], np.zeros((3, 3))
+for x, y in loader:
+    out = model(x)
+    loss = torch.nn.functional.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {step}
+"""
+JUDGE = """\
+right, truths, table = 0, [], np.zeros((3, 3))
+with torch.no_grad():
+    for x, y in held:
+        out = model(x)
+        {step}
+"""
+ALONE = {
+    "item": "truths.append(y.item())",
+    "int": "truths.append(int(y))",
+    "a guess": "right += out.argmax(1).item() == y.item()",
+    "a choice": "right += 1 if out.argmax(1) == y else 0",
+    "a condition": "if out.argmax(1) == y: right += 1",
+    "not": "right += not (out.argmax(1) == y)",
+    "an entry of an entry": "table[y][out.argmax(1)] += 1",
+}
+
+
+@pytest.mark.parametrize("step", ALONE.values(), ids=ALONE)
+def test_a_row_that_is_read_as_one_number_is_alone_in_its_batch(step: str) -> None:
+    """The labels of several processes were averaged, or the one number was asked of their rows, which have several."""
+    fitted = FIT.format(step="right += len(y)") + JUDGE.format(step=step) + "print(right, truths, table)\n"
+    text, findings = migrated(NET.format(size=1) + fitted)
+    assert "model, optimizer, loader = accelerator.prepare(" in text
+    (told,) = [found.message for found in findings if found.id == "prepare"]
+    assert "as one number: each batch has one row" in told
+    assert "gather_for_metrics((out" not in text and "reduce(y" not in text
+
+
+@pytest.mark.parametrize("step", ALONE.values(), ids=ALONE)
+def test_so_it_is_in_a_training_loop(step: str) -> None:
+    text, findings = migrated(NET.format(size=1) + FIT.format(step=step) + "print(right, truths, table)\n")
+    assert "gather_for_metrics" not in text and "accelerator.reduce" not in text
+    (told,) = [found for found in findings if found.id == "metrics_gather"]
+    if "append" in step:
+        assert "truths.extend(accelerator.gather_for_metrics([" in told.remedy
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["truths.append(loss.item())", "right += (out.argmax(1) == y).sum().item()", "right += int(y.size(0))"],
+)
+def test_one_number_of_a_batch_is_no_row(step: str) -> None:
+    text, _ = migrated(NET.format(size=8) + FIT.format(step=step) + "print(right, truths, table)\n")
+    assert "accelerator.gather_for_metrics" in text or "accelerator.reduce" in text

@@ -36,11 +36,14 @@ for epoch in range(3):
 DEVICE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 
 
+KINDS = ("cadence", "long-cadence", "interval", "limit", "bar", "mac")
+
+
 def told(more: str = "", device: str = "accelerator") -> list[tuple[str, str]]:
     text = SCRIPT.replace("MORE", more).replace("DEVICE", device)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
-    return [(t.kind, t.name) for t in file.traits if t.kind in ("cadence", "interval", "limit", "bar", "mac")]
+    return [(t.kind, t.name) for t in file.traits if t.kind in KINDS]
 
 
 COUNTED = {
@@ -51,11 +54,17 @@ COUNTED = {
     "and another": ("if i % 9 == 0 and i > 1:\n            print(i)", "cadence", "i % 9 == 0 and i > 1"),
     "counted from one": ("if (i + 1) % 100 == 0:\n            print(i)", "cadence", "(i + 1) % 100 == 0"),
     "a length": ("for j in range(len(loader)):\n            if j % 9 == 1: print(j)", "cadence", "j % 9 == 1"),
-    "every so many steps of a counter": ("if not step % every:\n            print(i)", "cadence", "not step % every"),
+    "through all epochs": ("if not step % every:\n            print(i)", "long-cadence", "not step % every"),
+    "through all epochs, and more": (
+        "if step > 0 and (step + 1) % 9 == 0:\n            print(i)",
+        "long-cadence",
+        "step > 0 and (step + 1) % 9 == 0",
+    ),
     "the first batches": ("if i >= 10:\n            break", "limit", "i >= 10"),
     "the first batches, counted from one": ("if i + 1 == 10: break", "limit", "i + 1 == 10"),
     "a limit of all steps": ("if step >= most:\n            break", "limit", "step >= most"),
     "a limit that may be none": ("if most and step > most:\n            break", "limit", "most and step > most"),
+    "a limit with a name": ("last = step == most\n        if last:\n            break", "limit", "last"),
     "patience in steps": ("if step - best_step > 9:\n            break", "limit", "step - best_step > 9"),
     "a counter that is spelled out": ("n = n + 1\n        if n == 10: break", "limit", "n == 10"),
     "a counter of an object": ("run.step += 1\n        if run.step == 10: break", "limit", "run.step == 10"),
@@ -66,7 +75,7 @@ COUNTED = {
 
 @pytest.mark.parametrize(("more", "kind", "name"), COUNTED.values(), ids=COUNTED)
 def test_counted_by_each_process(more: str, kind: str, name: str) -> None:
-    assert told(more, DEVICE) == [(kind, name), ("mac", "device")]
+    assert told(more, DEVICE) == [(kind, name), ("mac", "")]
 
 
 LEFT = {
@@ -85,7 +94,7 @@ LEFT = {
 
 @pytest.mark.parametrize("more", LEFT.values(), ids=LEFT)
 def test_not_counted(more: str) -> None:
-    assert told(more, DEVICE) == [("mac", "device")]
+    assert told(more, DEVICE) == [("mac", "")]
 
 
 @pytest.mark.parametrize(
@@ -125,3 +134,11 @@ def test_patience_in_steps_ends_a_function() -> None:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after
     assert [t.name for t in file.traits if t.kind == "limit"] == ["step - best >= most"]
+
+
+def test_steps_that_each_epoch_counts_anew_end_with_it() -> None:
+    """Of a counter that goes on it was said that code may never run, if an epoch has fewer steps."""
+    text = SCRIPT.replace("    bar = tqdm(total=len(train))", "    step = 0").replace("DEVICE", '"cpu"')
+    text = text.replace("MORE", "if not step % every:\n            print(i)")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [t.kind for t in file.traits if t.kind in KINDS] == ["cadence"]

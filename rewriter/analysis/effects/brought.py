@@ -1,0 +1,26 @@
+"""Calls that bring files: downloads, and what is unpacked."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.torch_api import questions
+from ..dataflow.callees import method_name, outside_name
+from ..dataflow.values import CallRecord, Unknown
+from ..syntax.walk import descendants
+
+_COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")
+
+
+def brings(record: CallRecord) -> bool:
+    """Whether a call fetches files, or unpacks them, whatever is there already."""
+    call, name = record.node, outside_name(record)
+    if questions.fetches(name):
+        return True
+    if method_name(call) in ("extractall", "extract"):
+        things = record.receiver.things if record.receiver is not None else ()
+        return any(isinstance(t, Unknown) and t.qualified.startswith(("zipfile.", "tarfile.")) for t in things)
+    if name in ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call"):
+        words = (n.value for arg in call.args for n in descendants(arg) if isinstance(n, cst.SimpleString))
+        return any(word.strip("rfb\"'").startswith(_COMMANDS) for word in words)
+    return False

@@ -1,0 +1,66 @@
+"""
+How many elements a list holds: by what is appended, and under which conditions; whatever the elements are.
+
+A buffer that every turn of a loop appends to is as long on all processes. One that only some rows come into is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ..dataflow.values import Sequence, State, Unit
+from .writes import SHRINKING, Key, Part
+
+_ONE = SHRINKING | frozenset("append appendleft insert".split())
+"""The methods of a list that change its length by one, or empty it, whatever they are given."""
+_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+Keys = Callable[[Unit, cst.CSTNode], Iterator[Key]]
+
+
+@dataclass(frozen=True)
+class Length:
+    """How many elements a variable or an attribute holds."""
+
+    held: Key
+
+
+def is_list(state: State, node: cst.CSTNode) -> bool:
+    """Whether a variable, or an attribute of ``self``, holds a list of the program, and nothing else."""
+    named = isinstance(node, cst.Name) or (
+        isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self"
+    )
+    slot = state.values.get(node) if named else None
+    return slot is not None and bool(slot.things) and all(isinstance(thing, Sequence) for thing in slot.things)
+
+
+def changed_by(unit: Unit, value: cst.CSTNode | Part, keys: Keys, conditions: Keys, measured: Keys) -> Iterator[Key]:
+    """
+    What the number of elements depends on, of one thing that a list is set to, or given.
+
+    Args:
+        unit: the module.
+        value: the new list, or what a method of the list is given.
+        keys: what the value of an expression depends on.
+        conditions: what it depends on whether code is run.
+        measured: what the number of elements of an expression depends on.
+    """
+    node, parents = value.call if isinstance(value, Part) else value, unit.names.parents
+    yield from conditions(unit, node)
+    argument = parents.get(node)
+    call = parents.get(argument) if isinstance(argument, cst.Arg) else None
+    if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+        yield from keys(unit, node) if call.func.attr.value not in _ONE else ()
+    elif isinstance(node, (cst.List, cst.Tuple)):
+        for element in node.elements:
+            yield from measured(unit, element.value) if isinstance(element, cst.StarredElement) else ()
+    elif isinstance(node, _COMPREHENSIONS):
+        clause: cst.CompFor | None = node.for_in
+        while clause is not None:
+            yield from (key for test in clause.ifs for key in keys(unit, test.test))
+            yield from measured(unit, clause.iter)
+            clause = clause.inner_for_in
+    elif not (isinstance(node, cst.Call) and all(arg.keyword is not None for arg in node.args)):
+        yield from measured(unit, node)  # list(), deque(maxlen=8)

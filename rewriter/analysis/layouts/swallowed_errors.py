@@ -1,0 +1,102 @@
+"""
+Errors after which a script goes on: an ``except`` that skips a batch, a ``contextlib.suppress`` around a step.
+
+An error of memory, or of one bad batch, comes on one process. The others have none, take the step and wait for it. What
+raises the error again, or ends the process with a status that the launcher notices, ends all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...facts.torch_api import questions
+from ...findings import Finding, Severity
+from ..dataflow.callees import outside_name
+from ..dataflow.values import External, State, Unit
+from ..syntax.leaving import exits_quietly, quiet_exit
+from .decisions import Joint, leaves
+
+Handler = cst.ExceptHandler | cst.ExceptStarHandler
+
+
+def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
+    """The handlers of a module by which one process goes on after an error while the others work together."""
+    for node in unit.names.every(cst.Try, cst.TryStar, cst.With):
+        if unit.names.function(node) not in joint.reach.reachable:
+            continue
+        if isinstance(node, (cst.Try, cst.TryStar)):
+            for handler in node.handlers:
+                if _is_own(joint.state, handler.type) and not _ends_all(joint.state, handler.body):
+                    if _parts(unit, joint, node, handler):
+                        yield _finding(unit, handler, _line(unit, handler))
+        elif isinstance(node, cst.With) and joint.runs(node.body) is not None:
+            for item in node.items:
+                if _suppresses(joint.state, item.item):
+                    yield _finding(unit, item, unit.names.module.code_for_node(item.item))
+
+
+def _parts(unit: Unit, joint: Joint, node: cst.Try | cst.TryStar, handler: Handler) -> bool:
+    """Whether all work together in what may fail; or it fails by the rows of one process, and decides what all do
+    together after it."""
+    if joint.runs(node.body) is not None:
+        return True
+    decides = leaves(unit, handler, [handler.body], joint) or joint.runs(handler.body) is not None
+    if node.orelse is not None and not decides:
+        decides = joint.runs(node.orelse) is not None
+    return decides and joint.equality.is_local(unit, node.body)
+
+
+def _is_own(state: State, caught: cst.BaseExpression | None) -> bool:
+    """Whether a handler catches what one process may meet alone; none of its kinds comes on all alike."""
+    kinds = [e.value for e in caught.elements] if isinstance(caught, cst.Tuple) else [caught]
+    return not all(kind is not None and _comes_alike(state, kind) for kind in kinds)
+
+
+def _comes_alike(state: State, kind: cst.BaseExpression) -> bool:
+    slot = state.values.get(kind)
+    names = [t.qualified for t in (slot.things if slot is not None else ()) if isinstance(t, External)]
+    return bool(names) and all(map(questions.raised_alike, names))
+
+
+def _ends_all(state: State, block: cst.CSTNode) -> bool:
+    """Whether a block always ends all processes: it raises an error, or exits with a status that is one."""
+    last = block.body[-1] if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)) else block
+    if isinstance(last, cst.If):
+        branches = [last.body, last.orelse.body if isinstance(last.orelse, cst.Else) else last.orelse]
+        return all(branch is not None and _ends_all(state, branch) for branch in branches)
+    if isinstance(last, cst.With):
+        return _ends_all(state, last.body)
+    small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+    if isinstance(small, cst.Raise):
+        return not quiet_exit(small)
+    called = small.value if isinstance(small, cst.Expr) else None
+    record = state.calls.get(called) if isinstance(called, cst.Call) else None
+    return record is not None and questions.ends_process(outside_name(record)) and not exits_quietly(record.node)
+
+
+def _suppresses(state: State, entered: cst.BaseExpression) -> bool:
+    record = state.calls.get(entered) if isinstance(entered, cst.Call) else None
+    if record is None or outside_name(record) != "contextlib.suppress":
+        return False
+    return any(not _comes_alike(state, arg.value) for arg in record.node.args)
+
+
+def _line(unit: Unit, handler: Handler) -> str:
+    """``except RuntimeError``, as it is written."""
+    star = "*" if isinstance(handler, cst.ExceptStarHandler) else ""
+    kind = f" {unit.names.module.code_for_node(handler.type)}" if handler.type is not None else ""
+    return f"except{star}{kind}"
+
+
+def _finding(unit: Unit, node: cst.CSTNode, text: str) -> Finding:
+    return Finding(
+        "local-decision",
+        node,
+        f"`{text}` goes on after an error, which one process may meet alone: from there on it is not at the step of "
+        "the others, and the processes would hang",
+        "raise the error again, so that the launcher ends all processes; or catch it before the backward pass, and let "
+        "all processes leave out the step if one of them has an error: accelerator.reduce(...)",
+        Severity.REVIEW,
+    )

@@ -1,0 +1,114 @@
+"""The condition under which a script keeps to the CPU, where statements beside the choice stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--on", default="cuda")
+args = parser.parse_args()
+{top}
+net = torch.nn.Linear(8, 2).to(device)
+rows = DataLoader(train, batch_size=32)
+rule = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in rows:
+    x, y = x.to(device), y.to(device)
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    rule.step()
+"""
+LACKING = 'args.on == "cuda" and not torch.cuda.is_available()'
+CHOICES = {
+    "a warning in the first branch, the option in the last": (
+        f'if {LACKING}:\n    print("none there")\n    device = "cpu"\nelse:\n    device = args.on',
+        'args.on == "cpu"',
+    ),
+    "the option in the first branch, a warning in the last": (
+        f'if not ({LACKING}):\n    device = args.on\nelse:\n    print("none there")\n    device = "cpu"',
+        'args.on == "cpu"',
+    ),
+    "three branches that print": (
+        'if args.on == "gpu":\n    print(1)\n    device = "cuda"\nelif args.on:\n    print(2)\n    device = args.on\n'
+        'else:\n    print(3)\n    device = "cpu"',
+        '(not (args.on == "gpu")) and (args.on == "cpu" or not args.on)',
+    ),
+    "the choice reads the device itself, where none is there": (
+        f'device = args.on\nif {LACKING.replace("args.on", "device")}:\n    device = "cpu"',
+        'args.on == "cpu"',
+    ),
+    "the choice reads the device itself, where none is named": (
+        'device = args.on\nif device is None:\n    device = "cuda" if torch.cuda.is_available() else "cpu"',
+        '(not (args.on is None)) and (args.on == "cpu")',
+    ),
+    "in one expression": (f'device = "cpu" if {LACKING} else args.on', 'args.on == "cpu"'),
+    "torch alone, and prints": (
+        'if torch.cuda.is_available():\n    print(1)\n    device = "cuda"\nelse:\n    print(2)\n    device = "cpu"',
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("top", "condition"), CHOICES.values(), ids=CHOICES)
+def test_an_option_that_names_the_cpu_is_followed(top: str, condition: str | None) -> None:
+    text = SCRIPT.format(top=top)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    argument = f"cpu={condition}" if condition is not None else ""
+    assert f"accelerator = Accelerator({argument})\n" in file.after.decode()
+
+
+RENAMED = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+
+def fit(net, rows, rule, device):
+    for x, y in rows:
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        rule.step()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()
+    device = args.device
+    net = torch.nn.Linear(8, 2).to(device)
+    rows = DataLoader(train, batch_size=32)
+    rule = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit(net, rows, rule, device)
+    {end}
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "torch.zeros(2).to(device)", "log(on=device)"])
+def test_a_variable_that_only_renames_the_option_is_followed(end: str) -> None:
+    """`--device cpu` trained on the GPU; where something else read the variable, nothing said so."""
+    (file,) = migrate([decode(RENAMED.format(end=end).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert '    accelerator = Accelerator(cpu=device == "cpu")\n    device = accelerator.device.type\n' in text
+    assert "unread-option" not in [told.id for told in file.diagnoses]
+
+
+@pytest.mark.parametrize("value", ["args.number", "int(args.device)", "names[0]"])
+def test_what_is_not_called_a_device_is_not_asked_for_the_cpu(value: str) -> None:
+    text = RENAMED.replace("args.device", value).format(end="pass")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "Accelerator()" in file.after.decode()

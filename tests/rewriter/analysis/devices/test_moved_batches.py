@@ -1,0 +1,63 @@
+"""Batches that come on a device, or that the script moves there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Scans(torch.utils.data.Dataset):
+    def __init__(self):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return ROW
+
+model = torch.nn.Conv2d(1, 1, 3, padding=1)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model.to(device)
+scale = torch.ones(1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader, held = DataLoader(Scans(), batch_size=2), DataLoader(Scans())
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x) * scale, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+right = 0
+with torch.no_grad():
+    for x, y in held:
+        out = model(x)
+        right += (out.argmax(1) == y).float().mean(dim=(1, 2)).sum().item()
+print(right)
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "come"),
+    [
+        ("torch.tensor(scan[index], device=self.device), torch.tensor(mask[index], device=self.device)", True),
+        ("torch.as_tensor(scan[index]).cuda(), torch.as_tensor(mask[index]).cuda()", True),
+        ("torch.tensor(scan[index]), torch.tensor(mask[index])", False),
+        ("torch.tensor(scan[index], device='cpu'), torch.tensor(mask[index], device='cpu')", False),
+    ],
+    ids=["made there", "moved there", "on the CPU", "on the CPU, as it says"],
+)
+def test_rows_that_the_data_set_makes_on_the_device(row: str, come: bool) -> None:
+    """Of an evaluation that stays whole it was said that nothing moves its batches."""
+    (file,) = migrate([decode(SCRIPT.replace("ROW", row).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(loss)" in file.after
+    (told,) = [found.message for found in file.diagnoses if found.id == "prepare"]
+    assert ("nothing moves its batches" in told) is not come

@@ -1,0 +1,103 @@
+"""Whether there is a value, or None: each process answers by its own rows, or all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Trained = Callable[..., tuple[str, list[str]]]
+
+LOSS = "loss = torch.nn.functional.cross_entropy(model(x), y)"
+SKIP = f"if part is None:\n    continue\n{LOSS}"
+FOUND = """\
+def found(rows):
+    {body}
+"""
+MEMORY = """\
+class Memory:
+    def __init__(self):
+        self.last = None
+
+    def keep(self, rows):
+        {}
+
+memory = Memory()
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "built"),
+    [
+        ("extract(x)", "from features import extract"),
+        ("miner.mine(x, y)", "from features import Miner\nminer = Miner()"),
+        ("found(x)", FOUND.format(body="if rows.sum() < 0:\n        return None\n    return rows")),
+        ("found(x)", FOUND.format(body="if rows.sum() > 0:\n        return rows")),
+        ("found(x)", FOUND.format(body="return rows if rows.sum() > 0 else None")),
+        (
+            "found(x)",
+            FOUND.format(body="try:\n        return rows.view(4)\n    except RuntimeError:\n        return None"),
+        ),
+        ("found(x)", FOUND.format(body="kept = None\n    if rows.sum() > 0:\n        kept = rows\n    return kept")),
+        ("table.get(int(y[0]))", "table = {0: 1.0}"),
+        ("places[int(y[0])]", "places = [None, 1.0]"),
+        ("re.match('a', y[0])", "import re"),
+        ("memory.keep(x) or memory.last", MEMORY.format("if rows.sum() > 0:\n            self.last = rows")),
+    ],
+    ids="an_unseen_function an_unseen_object a_return_of_none no_return a_choice an_error a_variable a_dict a_list "
+    "a_search an_attribute".split(),
+)
+def test_each_process_answers_by_its_own_rows(trained: Trained, part: str, built: str) -> None:
+    text, findings = trained(built=built, loss=f"part = {part}\n{SKIP}")
+    assert findings == ["local-decision"] and "Accelerator" not in text
+
+
+def test_one_of_several_values(trained: Trained) -> None:
+    built = FOUND.format(body="if rows.sum() < 0:\n        return rows, None\n    return rows, rows")
+    assert trained(built=built, loss=f"kept, part = found(x)\n{SKIP}")[1] == ["local-decision"]
+    assert trained(built=built, loss=f"part, kept = found(x)\n{SKIP}")[1] == []
+
+
+def test_a_batch_that_may_be_left_out(trained: Trained) -> None:
+    """The samples of one process decide whether its ``collate_fn`` gives a batch."""
+    collate = "def collate(rows):\n    rows = [row for row in rows if row]\n    {}return torch.stack(rows)\n"
+    built = collate + "loader = DataLoader(data, batch_size=32, collate_fn=collate)"
+    loss = "if batch is None:\n    continue\nloss = model(batch).mean()"
+    none = "if not rows:\n        return None\n    "
+    assert "local-decision" in trained(built=built.format(none), batch="batch", loss=loss)[1]
+    assert "local-decision" not in trained(built=built.format(""), batch="batch", loss=loss)[1]
+
+
+def test_a_loss_that_may_not_be_there_is_not_reduced(trained: Trained) -> None:
+    built = f"def lost(x, y):\n    if y.sum() == 0:\n        return None\n    {LOSS}\n    return loss"
+    assert trained(built=built, loss="loss = lost(x, y)\nif loss is None or loss > 9:\n    continue")[1] == [
+        "local-decision"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "built"),
+    [
+        ("found(x)", FOUND.format(body="if epoch > 1:\n        return None\n    return rows")),
+        ("found(x)", FOUND.format(body="return rows * 2")),
+        ("torch.relu(x)", ""),
+        ("x.grad", ""),
+        ("None if epoch > 1 else x", ""),
+        ("model.bias", ""),
+        ("options.get('part')", "options = {}"),
+        ("found(x)[1]", FOUND.format(body="return rows, None")),
+        ("memory.last", MEMORY.format("if self.last is None or rows.sum() > 0:\n            self.last = rows")),
+        ("memory.last", MEMORY.format("if self.last is not None and rows.sum() > 0:\n            self.last = rows")),
+    ],
+    ids="by_the_epoch always a_function_of_torch a_gradient a_choice_by_the_epoch a_parameter an_option an_element "
+    "a_first_value a_value_that_is_kept".split(),
+)
+def test_all_processes_answer_alike(trained: Trained, part: str, built: str) -> None:
+    text, findings = trained(built=built, loss=f"part = {part}\n{SKIP}")
+    assert findings == [] and "accelerator.backward(loss)" in text
+
+
+def test_the_rows_before_are_there_on_all(trained: Trained) -> None:
+    """None in the first turn, and rows from then on."""
+    loss = f"if last is None:\n    last = x\n    continue\n{LOSS}"
+    assert trained(built="last = None", loss=loss)[1] == []
