@@ -59,7 +59,7 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID,
                 call.node,
                 "torch.autograd.backward gets several tensors here; accelerator.backward takes one",
-                f"pass their sum: {facts.accelerator}.backward(a + b)",
+                "call backward on their sum: (a + b).backward()",
                 Severity.BLOCKED,
             )
         elif call.role is Role.LOSS:
@@ -67,7 +67,7 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         elif call.because:
             yield Finding(
                 ID, call.node, f"cannot tell whether this tensor is a loss: {call.because}",
-                f"write {facts.accelerator}.backward(...) by hand, or pass --assume loss=NAME",
+                f"pass --assume loss=NAME if it is one, or write {facts.accelerator}.backward(...) by hand",
                 Severity.REVIEW if any(c.role is Role.LOSS for c in facts.called(ID)) else Severity.BLOCKED,
             )  # fmt: skip
 

@@ -59,7 +59,7 @@ def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID,
                 schedule.node,
                 f"{schedule.name} is stepped once per batch and once per epoch",
-                "step it in one place, or leave it out of prepare(...) and check the learning rates",
+                "step it in one place",
                 Severity.BLOCKED,
             )
         elif schedule.prepared:

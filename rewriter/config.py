@@ -20,6 +20,13 @@ class Target(str, Enum):
     ACCELERATE = "accelerate"
 
 
+class Strategy(str, Enum):
+    """How the processes of the job will keep the weights of models; findings say what would not work."""
+
+    DDP = "ddp"
+    FSDP = "fsdp"
+
+
 class Config(NamedTuple):
     """The settings for one file."""
 
@@ -40,6 +47,8 @@ class Config(NamedTuple):
     """Apply the safe edits of a file although a finding blocks it."""
     tells: bool = False
     """Also report which values are equal on all processes, and what the processes do together."""
+    strategy: Strategy = Strategy.DDP
+    """With ``fsdp`` findings say what of the script does not work with sharded weights; the new code is the same."""
     launched: bool = False
     """One process starts the script, and the processes that train later: a notebook."""
 
@@ -78,6 +87,7 @@ class RawConfig(NamedTuple):
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     partial: bool = False
     tells: bool = False
+    strategy: Strategy | None = None
 
     def matches(self, pattern: str, path: Path) -> bool:
         """
@@ -140,6 +150,7 @@ def final(raw: RawConfig, options: RawConfig, path: Path) -> Config:
         exclude=(*raw.exclude, *options.exclude),
         partial=options.partial,
         tells=options.tells,
+        strategy=options.strategy or raw.strategy or Strategy.DDP,
     )
 
 
@@ -199,6 +210,7 @@ def _raw(file: Path, table: Any) -> RawConfig:
     """Check the types of the table and convert it to settings."""
     check = _Check(file, table)
     precision, target = check.word("mixed-precision", PRECISIONS), check.word("target", [t.value for t in Target])
+    strategy = check.word("strategy", [each.value for each in Strategy])
     ignores = cast("dict[str, Any]", check.value("per-file-ignores", dict, "a table of pattern = [rule ids]") or {})
     raw = RawConfig(
         file=file,
@@ -207,6 +219,7 @@ def _raw(file: Path, table: Any) -> RawConfig:
         assume=tuple(assumption(check.where("assume"), text) for text in check.words("assume") or ()),
         exclude=check.words("exclude") or (),
         target=None if target is None else Target(target),
+        strategy=None if strategy is None else Strategy(strategy),
         mixed_precision=precision,
         keep_global_batch=cast("bool | None", check.value("keep-global-batch", bool, "true or false")),
         per_file_ignores=tuple((pattern, check.strings("per-file-ignores", ids)) for pattern, ids in ignores.items()),

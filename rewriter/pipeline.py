@@ -14,7 +14,7 @@ import libcst as cst
 
 from .analysis.dataflow.solver import TooComplex
 from .analysis.diagnostics.nature import nature
-from .config import Config
+from .config import Config, Strategy
 from .deep_stack import deep_stack
 from .editing import imports
 from .editing.accelerator_name import imported, spell
@@ -28,6 +28,7 @@ from .editing.unused_variables import drop_idle
 from .facts.module_paths import ENTRY, ModulePaths, Place
 from .findings import Finding, Severity
 from .planning.program_facts import ParsedModule, Understood, understand
+from .planning.remedies import followable
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode, invalid
@@ -262,6 +263,7 @@ def _options(config: Config) -> dict[str, str]:
         "target": config.target.value,
         "mixed_precision": config.mixed_precision or "",
         "batch": "global" if config.keep_global_batch else "process",
+        **({} if config.strategy is Strategy.DDP else {"strategy": config.strategy.value}),
     }
 
 
@@ -271,6 +273,7 @@ def _answered(source: Source, parsed: Tree, known: Understood, rules: Sequence[R
     edits = tuple(spell(answer, names, facts) for answer in answers if isinstance(answer, Edit))
     edits += tuple(imported(edits, names, facts))
     findings = (*facts.findings, *(answer for answer in answers if isinstance(answer, Finding)))
+    findings = tuple(followable(finding, facts) for finding in findings)
     return _without_skipped(Answered(source, parsed, known, edits, findings))
 
 
@@ -304,7 +307,9 @@ def _without_skipped(file: Answered) -> Answered:
                     edit.node,
                     "a skip comment keeps this unchanged, but training on several processes needs the change "
                     f"({edit.reason})",
-                    "check that it is correct as it is, or remove the comment",
+                    "remove the comment"
+                    if skipped.whole
+                    else "check that it is correct as it is, or remove the comment",
                     Severity.BLOCKED if skipped.whole else Severity.REVIEW,
                 )
             )

@@ -126,7 +126,8 @@ class Result(NamedTuple):
     checked: int = 0
     """Number of files looked at, including those that need no change."""
     options: Mapping[str, str] = MappingProxyType({})
-    """The options that reports repeat: ``target``, ``mixed_precision``, ``batch`` (``process`` or ``global``)."""
+    """The options that reports repeat: ``target``, ``mixed_precision``, ``batch`` (``process`` or ``global``),
+    ``strategy`` if it is not ``ddp``."""
     audited: int | None = None
     """For ``--audit``: how many distributed programs were looked at."""
 

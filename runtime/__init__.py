@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from .accelerator.facade import Accelerator
     from .checkpoint.weights import load_checkpoint_in_model
     from .compat.operations import synchronize_rng_states
-    from .compat.plugins import DeepSpeedPlugin, FullyShardedDataParallelPlugin, ParallelismConfig
+    from .compat.plugins import DeepSpeedPlugin
+    from .config.fsdp import FullyShardedDataParallelPlugin
     from .config.handlers import (
         AutocastKwargs,
         DistributedDataParallelKwargs,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         InitProcessGroupKwargs,
         TorchDynamoPlugin,
     )
+    from .config.parallelism import ParallelismConfig
     from .config.project import ProjectConfiguration
     from .config.settings import DataLoaderConfiguration
     from .data.loader import skip_first_batches
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         NotAvailableYet,
         NotPreparedError,
         RemainderError,
+        ShardedTensorError,
         TopologyError,
         TorchliftError,
         UnclearBatchError,
@@ -68,6 +71,8 @@ __all__ = [
     "AutocastKwargs",
     "DataLoaderConfiguration",
     "DistributedDataParallelKwargs",
+    "FullyShardedDataParallelPlugin",
+    "ParallelismConfig",
     "GradientAccumulationPlugin",
     "GradScalerKwargs",
     "InitProcessGroupKwargs",
@@ -79,8 +84,6 @@ __all__ = [
     "ProjectConfiguration",
     # not there yet: they say so when they are used
     "DeepSpeedPlugin",
-    "FullyShardedDataParallelPlugin",
-    "ParallelismConfig",
     # errors
     "TorchliftError",
     "BatchShapeError",
@@ -92,6 +95,7 @@ __all__ = [
     "NotAvailableYet",
     "NotPreparedError",
     "RemainderError",
+    "ShardedTensorError",
     "TopologyError",
     "UnclearBatchError",
     "UnknownTorchError",
@@ -124,8 +128,8 @@ _HOME = {
     "DistributedType": ".types",
     "ProfileKwargs": ".tracking.profiling",
     "DeepSpeedPlugin": ".compat.plugins",
-    "FullyShardedDataParallelPlugin": ".compat.plugins",
-    "ParallelismConfig": ".compat.plugins",
+    "FullyShardedDataParallelPlugin": ".config.fsdp",
+    "ParallelismConfig": ".config.parallelism",
     "PrecisionType": ".types",
 }
 

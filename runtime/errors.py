@@ -73,6 +73,10 @@ class CheckpointPathError(CheckpointError, ValueError):
     """There is nothing to load at a path, or nothing can be saved there."""
 
 
+class ShardedTensorError(CheckpointError):
+    """What one process holds of a sharded tensor was about to be taken for the whole."""
+
+
 class MissingPackageError(TorchliftError, ImportError):
     """An optional package is not installed."""
 

@@ -1,3 +1,3 @@
 """Names that scripts import from here."""
 
-from .compat.plugins import ParallelismConfig as ParallelismConfig
+from .config.parallelism import ParallelismConfig as ParallelismConfig

@@ -366,3 +366,11 @@ def pinned(tree: T) -> T:
 
     done: T = pin_memory(tree)  # type: ignore[no-untyped-call]
     return done
+
+
+# ---------------------------------------------------------------- meshes
+
+
+def join_axes(mesh: Any, axes: list[str], name: str) -> None:
+    """Give some axes of a DeviceMesh a joint name, by which `mesh[name]` finds them. Torch has no public way yet."""
+    mesh[axes]._flatten(name)

@@ -99,7 +99,7 @@ LAYERS = {
         analysis.layouts
         analysis.devices
         analysis.effects
-        analysis.distributed analysis.precision analysis.diagnostics
+        analysis.distributed analysis.precision analysis.diagnostics analysis.sharding
         analysis
         validation
         planning
@@ -113,16 +113,16 @@ LAYERS = {
     """,
     "runtime": """
         types errors classes available
-        torch_internals
+        torch_internals torch_sharding
         config
         device
         process
         collectives
-        strategies gradients launch tracking monitoring
+        strategies gradients launch tracking monitoring memory_plan
         data checkpoint
         compat
         accelerator
-        logging selftest verify
+        logging selftest verify launch.command
     """,
 }
 # Modules of names that scripts import, under the names that Accelerate gave them.

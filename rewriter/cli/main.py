@@ -188,7 +188,7 @@ def _verify(result: Result, survey: Survey, request: Request) -> SeenVerdict | N
     from ..verify.handover import verify
 
     say("verifying: running the original and the migrated script in copies of their folder ...")
-    return verify(result.changed, Path(request.paths[0]), request.verify)
+    return verify(result.changed, Path(request.paths[0]), request.verify, result.options.get("strategy") == "fsdp")
 
 
 def _status(result: Result, refused: Sequence[SourceError], check: bool) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..config import PRECISIONS, Target
+from ..config import PRECISIONS, Strategy, Target
 from ..verify.options import Asked
 from .usage import FORMATS, HELP, UsageError
 
@@ -71,6 +71,11 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option("--roles", is_flag=True, help="Show the role of each name and loop, and why; no diff.")
 @click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Say what a name is, e.g. loss=err.")
 @click.option("--target", type=click.Choice([t.value for t in Target]), help="The runtime that the new code calls.")
+@click.option(
+    "--strategy",
+    type=click.Choice([s.value for s in Strategy]),
+    help="fsdp: also report what does not work with sharded weights.",
+)
 @click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="The precision that the new code uses.")
 @click.option(
     "--keep-global-batch", is_flag=True, help="Keep the global batch size: split each batch over the processes."

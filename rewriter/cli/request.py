@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..config import RawConfig, Target, assumption
+from ..config import RawConfig, Strategy, Target, assumption
 from ..verify.options import Asked
 from .usage import FORMATS, UsageError
 
@@ -28,7 +28,7 @@ _UNSAID: dict[str, Any] = {
     ),
     **dict.fromkeys(("keep_global_batch", "verify", "side_by_side", "no_color", "no_cache", "verbose"), False),
     **dict.fromkeys(("paths", "select", "ignore", "assume"), ()),
-    **dict.fromkeys(("explain", "target", "mixed_precision", "html")),
+    **dict.fromkeys(("explain", "target", "strategy", "mixed_precision", "html")),
     **{name: value for name, value in Asked()._asdict().items() if name != "arguments"},
     "output_format": FORMATS[0],
 }
@@ -124,6 +124,7 @@ def _request(given: Mapping[str, Any]) -> Request:
         ignore=given["ignore"],
         assume=tuple(assumption("--assume", text) for text in given["assume"]),
         target=Target(given["target"]) if given["target"] else None,
+        strategy=Strategy(given["strategy"]) if given["strategy"] else None,
         mixed_precision=given["mixed_precision"],
         keep_global_batch=given["keep_global_batch"] or None,
         partial=given["partial"],

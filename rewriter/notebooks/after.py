@@ -13,7 +13,7 @@ from .launching import training, used
 from .shown import showing, shown_by, unhidden
 from .uses import NotGathered, Use, defines, filled, made, run, use, uses_of
 
-REMEDY = "Save it in the training (accelerator.save), and load it here"
+REMEDY = "Save it in the training (torch.save), and load it here"
 
 
 @dataclass(frozen=True)

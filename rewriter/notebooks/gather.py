@@ -186,7 +186,7 @@ def _check(cell: Cell, text: str) -> None:
         raise NotGathered(
             cell.number,
             "there is a magic between the cells of the training",
-            "Move it to a separate cell before the training",
+            "Move it to a separate cell before those that build and train the model",
         )
     tree = ast.parse(inside)
     for node in ast.walk(tree):

@@ -128,7 +128,7 @@ def started(notebook: Notebook, text: str, function: str) -> str:
     assert isinstance(call, ast.Call)
     if isinstance(calls[0], ast.Assign) and (held := _returns_held(tree, function)):
         why = f"{function} returns {held}, which stays in the training processes"
-        raise NotGathered(0, why, "Save it in the training (accelerator.save), and load it here")
+        raise NotGathered(0, why, "Save it in the training (torch.save), and load it here")
     _nothing_comes_back(notebook, text, calls[0], call)
     arguments = [ast.get_source_segment(text, argument) or "" for argument in call.args]
     if call.keywords or any(isinstance(argument, ast.Starred) for argument in call.args):
@@ -209,7 +209,7 @@ def _nothing_comes_back(notebook: Notebook, text: str, statement: ast.stmt, call
             raise NotGathered(
                 cell.number,
                 f"it reads {', '.join(both)}, which the training processes change in their own memory",
-                "Save it in the training (accelerator.save), and load it here",
+                "Save it in the training (torch.save), and load it here",
             )
 
 

@@ -47,10 +47,12 @@ from ..analysis.layouts.own_counts import means_by_rows, own_counts
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
+from ..analysis.sharding.survival import survival
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.hand_schedules import early_horizons
+from ..config import Strategy
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import (
     Behaviour,
@@ -154,6 +156,7 @@ class Collected:
             *left_to_launcher(state, unit, reach, self.visible),
             *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
+            *(survival(state, unit, reach, training, plan_.stands) if self._shards() else ()),
             *self.twofold,
             *anyway.remarks,
             *(finding for u, finding in cut.findings if u is unit),
@@ -166,6 +169,9 @@ class Collected:
         self.findings += [f for f in anyway.unseen if f.node not in told]
         if program.settled:
             self._as_it_is()
+
+    def _shards(self) -> bool:
+        return self.program.config.strategy is Strategy.FSDP
 
     def _plain(self, state: StateDict) -> bool:
         """Whether a state has the keys of the model inside a wrapper: it is taken of that, or of a model for which the

@@ -422,13 +422,14 @@ def _already(state: State) -> set[Origin]:
 
 
 def _unplaceable(held: Held) -> Finding:
-    return Finding(
-        "prepare",
-        held.origin.node,
-        f"`{held.name}` is used before the other objects of its prepare(...) call exist",
-        f"build those objects earlier, or prepare it by hand: {held.name} = accelerator.prepare({held.name})",
-        Severity.BLOCKED,
-    )
+    name = held.name
+    cause = f"`{name}` is used before the other objects of its prepare(...) call exist"
+    remedy = f"build those objects earlier, or prepare it by hand: {name} = accelerator.prepare({name})"
+    if held.origin.role is Role.LOADER:
+        cause = f"`{name}` is read before the training by what also keeps it for the training: prepared, it would give "
+        cause += "only one process's shard of the rows there"
+        remedy = "read a loader of its own there"
+    return Finding("prepare", held.origin.node, cause, remedy, Severity.BLOCKED)
 
 
 def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:

@@ -159,7 +159,7 @@ class _Analyses(ProgramFacts):
             unit.names.module,
             self.name,
             self.abilities,
-            False,
+            self.existing is not None,
             findings=findings,
             roles=tuple(roles(self.state, unit)),
         )

@@ -41,7 +41,7 @@ from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .early_draws import Before
 from .holders import base_call, receiver
-from .unreachable import unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
+from .unreachable import dead_caller, unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
 _ON_CPU = (("cpu", "True"),)
@@ -82,7 +82,8 @@ class ReachedModule:
         settings, told = program.settings, list(found.findings)
         prepares = tuple(p for u, p in found.plan.prepares if u is unit)
         behind = {code for code in way.behind - way.reaches if code in unit.names.scopes}
-        ahead = self._ahead()
+        ahead, new = self._ahead(), program.existing is None
+        dead = self._dead()
 
         def attained(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.behind or node in ahead
@@ -91,7 +92,7 @@ class ReachedModule:
             return here(node) or unit.names.function(node) in way.after
 
         told.extend(chosen_for_others(s) for s in found.lent_choices if not joined(s))  # after that it has no effect
-        told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here))
+        told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here, existing=not new))
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
@@ -102,7 +103,7 @@ class ReachedModule:
         effects += (each for each in guarded.values() if whole.isdisjoint(unit.names.ancestors(each.node)))
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
-        told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined))
+        told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined, dead=dead))
         told.extend(unmoved(a.loop) for a in found.arrivals if not here(a.loop))
         for given in found.scattered:
             if isinstance(given, Finding):
@@ -138,7 +139,6 @@ class ReachedModule:
         lost += home.removed if home is not None and home.side is Side.BEFORE else ()
         values = [assigned(statement) for statement in lost] + [read.node for read in reads]
         still = [v for v in dict.fromkeys(values) if isinstance(v, cst.Call) and self._is_called_still(v)]
-        new = program.existing is None
         told.extend(settings.constants.findings(unit, way.home[0] if way.home else None) if new else ())
         pieces = (
             replaced(found.hand, program.state, unit, way, self._aimed(gone), here) if found.hand is not None else ()
@@ -368,6 +368,12 @@ class ReachedModule:
                     if owner is unit and param.default is not None and not gone.issuperset(binding.reads):
                         values.append(param.default)
                     yield from (node for value in values for node in gpus_by_number(value))
+
+    def _dead(self) -> bool:
+        """Whether a function that nothing calls keeps the accelerator from a backward pass."""
+        reach = self._program.reach
+        codes = {reach.function_of(record.node) for record in self._program.training.backwards}
+        return any(dead_caller(reach, code) is not None for code in codes - self._way.reaches)
 
     def _before_existing(self, code: Code, node: cst.CSTNode) -> bool:
         """Whether a node comes before the line that creates the script's own accelerator."""

@@ -19,9 +19,9 @@ Here = Callable[[cst.CSTNode], bool]
 
 
 def unreached_backwards(
-    unit: Unit, reach: Reach, calls: Iterable[cst.Call], shared: Mapping[Code, str], here: Here
+    unit: Unit, reach: Reach, calls: Iterable[cst.Call], shared: Mapping[Code, str], here: Here, *, existing: bool
 ) -> Iterator[Finding]:
-    """Backward passes to which the accelerator cannot be brought."""
+    """Backward passes to which the accelerator cannot be brought; ``existing``: the script makes it by itself."""
     for call in calls:
         code = unit.names.function(call)
         if code not in reach.reachable or method_name(call) != "backward" or here(call):
@@ -29,7 +29,10 @@ def unreached_backwards(
         if code in shared:
             yield together(call, shared[code], "the function around this backward pass")
             continue
-        dead = _dead_caller(reach, code)
+        if code is unit.names.module:
+            yield _at_top(call, existing=existing)
+            continue
+        dead = dead_caller(reach, code)
         if dead is not None:
             yield _blocked(
                 call,
@@ -47,7 +50,22 @@ def unreached_backwards(
         )
 
 
-def _dead_caller(reach: Reach, code: Code) -> str | None:
+def _at_top(call: cst.Call, *, existing: bool) -> Finding:
+    """What is said of a backward pass in no function."""
+    if existing:
+        return _blocked(
+            call,
+            "this backward pass comes before the line that creates the accelerator",
+            "create the accelerator before the training",
+        )
+    return _blocked(
+        call,
+        "the accelerator cannot be created before this backward pass: what it trains is built in other code",
+        "build the model, the optimizer and the loader in this file, before the training",
+    )
+
+
+def dead_caller(reach: Reach, code: Code) -> str | None:
     """The name of a function that reaches some code, and that the program never runs."""
     for caller in reach.above(code):
         if caller not in reach.reachable and isinstance(caller, cst.FunctionDef):
@@ -113,14 +131,21 @@ def unreached_work(
     shared: Mapping[Code, str],
     here: Here,
     joined: Here,
+    *,
+    dead: bool,
 ) -> Iterator[Finding]:
-    """Places where something would be prepared, or a metric made whole; ``joined``: where the processes are joined,
-    with the accelerator or without."""
+    """
+    Places where something would be prepared, or a metric made whole.
+
+    Args:
+        joined: where the processes are joined, with the accelerator or without.
+        dead: a function that nothing calls keeps the accelerator from the training: that is said there.
+    """
     for prepare in prepares:
         code = unit.names.function(prepare.wraps or prepare.node)
         if code in shared and not here(prepare.wraps or prepare.node):
             yield together(prepare.node, shared[code], "the function that builds this part of the training")
-        elif not here(prepare.wraps or prepare.node):
+        elif not here(prepare.wraps or prepare.node) and not dead:
             yield _blocked(
                 prepare.node,
                 "this part of the training is built in code that has no access to the accelerator",

@@ -215,7 +215,7 @@ def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path |
         "shared-module",
         Severity.BLOCKED,
         message,
-        "give each its own function, or migrate one after the other and check the difference",
+        "give each its own function",
     )
     return file._replace(after=file.source.data, changes=(), diagnoses=(*file.diagnoses, finding))
 

@@ -79,7 +79,7 @@ class SeenVerdict:
     """The check of the migrated program found nothing before the program ran."""
 
 
-def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> SeenVerdict:
+def verify(files: Sequence[FileResult], script: Path, asked: Asked, sharded: bool = False) -> SeenVerdict:
     """
     Verify the migrated texts of a program.
 
@@ -87,16 +87,19 @@ def verify(files: Sequence[FileResult], script: Path, asked: Asked) -> SeenVerdi
         files: the program's files, before and after the migration.
         script: the one that is started.
         asked: the options.
+        sharded: the migrated script runs with sharded weights on several processes.
 
     Raises:
         VerifyError: there is no suitable Python, or the runtime returned no verdict.
     """
     python = find_python(asked.python, os.environ)
-    verdict = read_verdict(_answer(python, request(files, script, asked, Path.cwd())))
+    verdict = read_verdict(_answer(python, request(files, script, asked, Path.cwd(), sharded)))
     return replace(verdict, check_passed=not any(d.id == "output-check" for file in files for d in file.diagnoses))
 
 
-def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) -> dict[str, Any]:
+def request(
+    files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path, sharded: bool = False
+) -> dict[str, Any]:
     """The request to the runtime, as plain data. The script runs in ``cwd`` if it is below that folder, else in its own
     folder."""
     path = script.absolute()
@@ -119,6 +122,7 @@ def request(files: Sequence[FileResult], script: Path, asked: Asked, cwd: Path) 
         "keep": asked.keep,
         "seconds": asked.limit,
         "by_nature": _by_nature(files),
+        "sharded": sharded,
         "distributed": any(trait.kind == "by-hand" for file in files for trait in file.traits),
     }
 

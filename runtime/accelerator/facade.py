@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 from torch.optim import Optimizer
@@ -47,6 +47,10 @@ from .handle import found_again, name_of
 from .prepare import Preparation
 from .project_api import Records
 
+if TYPE_CHECKING:
+    from ..config.fsdp import FullyShardedDataParallelPlugin
+    from ..config.parallelism import ParallelismConfig
+
 T = TypeVar("T")
 
 
@@ -77,6 +81,10 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
             `kwarg_handler`.
         dynamo_backend: compile models with this back end of `torch.compile`, in place.
         dynamo_plugin: the same with further settings.
+        fsdp_plugin: every process keeps a part of each weight, of its gradient and of the optimizer's state. On one
+            process it changes nothing.
+        parallelism_config: how processes are divided: how many copies there are of a model, and among how many
+            processes each is sharded.
 
     Raises:
         NotAvailableYet: an argument asks for something that is not there yet.
@@ -92,7 +100,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         cpu: bool = False,
         dataloader_config: DataLoaderConfiguration | None = None,
         deepspeed_plugin: None = None,
-        fsdp_plugin: None = None,
+        fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
         torch_tp_plugin: None = None,
         megatron_lm_plugin: None = None,
         rng_types: list[str] | None = None,
@@ -105,7 +113,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         deepspeed_plugins: None = None,
-        parallelism_config: None = None,
+        parallelism_config: ParallelismConfig | None = None,
         kwarg_handler: list[KwargsHandler] | None = None,
         step_with_optimizer: bool | None = None,
     ) -> None:
@@ -126,6 +134,8 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
             dynamo_backend=dynamo_backend,
             dynamo_plugin=dynamo_plugin,
             rng_types=rng_types,
+            fsdp_plugin=fsdp_plugin,
+            parallelism_config=parallelism_config,
         )
         if group.left():  # another training of the same script
             PartialState._reset_state()

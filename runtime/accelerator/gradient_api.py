@@ -123,7 +123,7 @@ class Gradients(Placed):
         Args:
             models: those that accumulate; all prepared ones when none is named.
         """
-        self._windows.enter(tuple(map(id, models)), lambda: self._prepared.parameters_of(models))
+        self._windows.enter(tuple(map(id, models)), lambda: self._prepared.gradients_of(models))
         with ExitStack() as stack:
             stack.callback(self._windows.leave)
             if not self._windows.sync and not self._settings.accumulation.sync_each_batch:
@@ -208,7 +208,8 @@ class Gradients(Placed):
         Returns:
             The total norm before clipping; the same on all processes, except inside a window.
         """
-        return clip_norm(self._prepared.gates, as_list(parameters), max_norm, norm_type, self._windows.sync)
+        engines = list(self._prepared.engines.values())
+        return clip_norm(self._prepared.gates, engines, as_list(parameters), max_norm, norm_type, self._windows.sync)
 
     def clip_grad_value_(self, parameters: torch.Tensor | Iterable[torch.Tensor], clip_value: float) -> None:
         """Clip every element of the gradients to [-clip_value, clip_value]; nothing inside an incomplete window."""

@@ -24,7 +24,7 @@ from ..data.loader import LoaderOptions, made_by_hand, prepare_loader, set_even_
 from ..data.loader import is_prepared as is_prepared_loader
 from ..data.progress import Progress
 from ..device.precision import Precision
-from ..errors import MixedUseError, UnclearBatchError, WrongKindError, expect
+from ..errors import MixedUseError, NotAvailableYet, UnclearBatchError, WrongKindError, expect
 from ..gradients.optimizer import Gate, gate_of, prepare_optimizer, state_to_device, update_scale
 from ..gradients.scheduler import Counting, Ticks, made_after_its_optimizer, prepare_scheduler
 from ..gradients.scheduler import is_prepared as is_prepared_scheduler
@@ -32,10 +32,12 @@ from ..gradients.window import Windows
 from ..monitoring.monitor import Monitor
 from ..process.rng import part_noise
 from ..strategies.compiling import compile_in_place
-from ..strategies.data_parallel import DataParallelEngine, PrecisionEngine
+from ..strategies.data_parallel import DataParallelEngine
 from ..strategies.extend import extend, restore
 from ..strategies.join import joined
+from ..strategies.strategy import PrecisionEngine, TrainingEngine
 from ..strategies.unwrap import device_maps, spread
+from .sharded_models import ShardedModels, modules_in
 
 
 def _weakly(method: Callable[[], bool]) -> Callable[[], bool]:
@@ -83,13 +85,16 @@ class Preparation:
         self._windows = windows
         self._scaler = scaler
         self._monitor = monitor
+        self._sharded = ShardedModels(settings, world, precision)
         self._noise_parted = False
         self.even_batches = settings.even_batches
         """For loaders that are prepared from now on."""
         self._loss_factor: float | None = None
         """What the loss of a batch of this process counts in the mean over all processes; None before the first one."""
         self.models: list[nn.Module] = []
-        self.engines: dict[int, DataParallelEngine] = {}
+        self._coming: list[nn.Module] = []
+        """Those of the call that is under way."""
+        self.engines: dict[int, TrainingEngine] = {}
         """Those that exchange gradients, by the identity of their model."""
         self.gates: list[Gate] = []
         self.schedulers: list[LRScheduler] = []
@@ -109,8 +114,10 @@ class Preparation:
 
     def all_of(self, things: tuple[Any, ...], placements: list[bool | None]) -> list[Any]:
         """Prepare many things: models, optimizers and loaders first, then schedulers, which ask their optimizers."""
+        self._coming = modules_in(things)
         first = [self._walk(thing, place, False) for thing, place in zip(things, placements, strict=True)]
         done = [self._walk(thing, place, True) for thing, place in zip(first, placements, strict=True)]
+        self._coming = []
         if self.models and not self._noise_parted:  # a model that is still to be built has the same weights everywhere
             self._noise_parted = True
             self._part_noise()
@@ -157,6 +164,10 @@ class Preparation:
         self._check_device_map(model)
         self.models.append(model)
         model.__dict__["_is_accelerate_prepared"] = True
+        if self._sharded.shards(model) and not evaluation_mode:
+            known = [*self.models, *self._coming]
+            self._add(self._sharded.shard(model, known, self._scaler, self._settings.parallel.broadcast_buffers))
+            return model
         if self._places(place) and not spread(model):
             model.to(self._device)
         if self._settings.dynamo.wanted and not evaluation_mode:
@@ -170,15 +181,27 @@ class Preparation:
                 extend(model, PrecisionEngine(self._precision))
             return model
         engine = DataParallelEngine(model, self._world, self._precision, self._settings.parallel)
+        self._add(engine)
+        if not extend(model, engine):
+            engine.outlive()
+        return model
+
+    @property
+    def mesh(self) -> Any:
+        """The processes as a mesh; None where nothing is sharded."""
+        return self._sharded.mesh
+
+    def _add(self, engine: TrainingEngine) -> None:
+        """An engine begins its work: it knows the optimizers, and others hear of its exchanges."""
+        model = engine.model
         engine.when_plain.append(self._check_plain)
         engine.when_equal.append(self._equal)
         if self._settings.parallel.broadcast_buffers and any(True for _ in model.buffers()):
             engine.when_equal.append(self._buffers_are_equal)
         self.engines[id(model)] = engine
-        if not extend(model, engine):
-            engine.outlive()
+        for gate in self.gates:
+            engine.wire(gate.optimizer)
         self._monitor.keeps_equal(model)
-        return model
 
     def _check_plain(self) -> None:
         """
@@ -195,7 +218,7 @@ class Preparation:
                 "of other data: accelerator.backward(loss, batch=None). Or use Accelerator(split_batches=False)."
             )
 
-    def _buffers_are_equal(self, engine: DataParallelEngine) -> None:
+    def _buffers_are_equal(self, engine: TrainingEngine) -> None:
         if engine.model.training:
             self._monitor.made_equal(engine.model)
 
@@ -218,19 +241,27 @@ class Preparation:
         """The same optimizer: it steps when a window is complete and nothing has overflowed."""
         expect("prepare_optimizer", optimizer, Optimizer, "an optimizer of torch, or of a class made from one")
         if gate_of(optimizer) is None:
+            for engine in self.engines.values():
+                engine.wire(optimizer)
             if self._places(place):
                 state_to_device(optimizer)
             agree = None if self._world.alone else self._agree_on_loss
             before = None if self._world.alone else self._before_step
-            self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, agree, before))
+            self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, agree, before, self._zeroed))
         return optimizer
+
+    def _zeroed(self, gate: Gate) -> None:
+        """An optimizer has dropped its gradients: also what waits for an exchange."""
+        owned = [one for group in gate.optimizer.param_groups for one in group["params"]]
+        for engine in self.engines.values():
+            engine.forget(owned)
 
     def _before_step(self, _gate: Gate) -> None:
         """An optimizer is about to step, on all processes."""
         for engine in self.engines.values():
             engine.look()
 
-    def _equal(self, engine: DataParallelEngine) -> None:
+    def _equal(self, engine: TrainingEngine) -> None:
         """The gradients of a model are those of all processes, on all of them."""
         for other in self.engines.values():
             if other is not engine:
@@ -321,7 +352,7 @@ class Preparation:
         self._monitor.shares_rows()
         return prepared
 
-    def engines_of(self, models: Iterable[Any]) -> list[DataParallelEngine]:
+    def engines_of(self, models: Iterable[Any]) -> list[TrainingEngine]:
         """
         The engines of some models, of all when none is named.
 
@@ -355,7 +386,14 @@ class Preparation:
 
     def joined(self, models: Iterable[Any]) -> AbstractContextManager[None]:
         """Train some models with inputs that may end earlier on some processes."""
-        return joined(self._world, self.engines_of(models) or self.engines_of(()), self._optimizers_as_on)
+        engines = self.engines_of(models) or self.engines_of(())
+        replicated = [engine for engine in engines if isinstance(engine, DataParallelEngine)]
+        if len(replicated) < len(engines):
+            raise NotAvailableYet(
+                "join_uneven_inputs with sharded models",
+                "Prepare the loaders: they give every process as many batches.",
+            )
+        return joined(self._world, replicated, self._optimizers_as_on)
 
     def _optimizers_as_on(self, rank: int) -> None:
         """What optimizers have remembered (momentum, for one) becomes that of one process."""
@@ -364,7 +402,12 @@ class Preparation:
             if self._world.rank != rank:
                 gate.optimizer.load_state_dict(state)
 
-    def parameters_of(self, models: Iterable[Any]) -> list[torch.Tensor]:
+    def gradients_of(self, models: Iterable[Any]) -> list[torch.Tensor]:
+        """What has been collected for some models; for all when none is named. Each once."""
+        found = [one.grad for one in self._parameters_of(models) if one.grad is not None]
+        return [*found, *(one for engine in self.engines_of(models) for one in engine.collected())]
+
+    def _parameters_of(self, models: Iterable[Any]) -> list[torch.Tensor]:
         """The parameters of some models; of all when none is named. Each once."""
         chosen = [model for model in models if isinstance(model, nn.Module)] or self.models
         found = {id(p): p for model in chosen for p in model.parameters()}

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from ..checkpoint.pieces import save_in_pieces
 from ..checkpoint.save import save_whole
 from ..checkpoint.shards import save_weights
 from ..checkpoint.state import Checkpoints, LoadHook, SaveHook
+from ..collectives.world import World
 from ..config.project import PathLike, ProjectConfiguration
 from ..errors import WrongKindError
 from ..monitoring.monitor import Monitor
+from ..strategies.full_state import full_state, gathered, holds_shards
 from ..strategies.unwrap import extract_model_from_parallel
 from ..strategies.unwrap import unwrap as plain_model
 from ..tracking.base import GeneralTracker
@@ -24,6 +28,7 @@ class Records:
 
     project_configuration: ProjectConfiguration
     """The folders of the project."""
+    _world: World
     _checkpoints: Checkpoints
     _trackers: Trackers
     _is_main: bool
@@ -54,6 +59,8 @@ class Records:
         """
         The state dict of a model, with the names that the script's own `model.state_dict()` has.
 
+        A sharded model's is whole, and on the CPU of rank 0; it is empty on the others. All processes call it then.
+
         Args:
             model: prepared or not. What `torch.compile(model)` made keeps its names (`_orig_mod.`...): the script's
                 checkpoints have them, too. A foreign wrapper (DDP, DataParallel) is looked through.
@@ -65,12 +72,17 @@ class Records:
         if not hasattr(model, "state_dict"):
             raise WrongKindError(f"get_state_dict was given a {type(model).__name__}; it takes a model.")
         self._monitor.saves("get_state_dict")
-        state: dict[str, Any] = (extract_model_from_parallel(model) if unwrap else model).state_dict()
+        one = extract_model_from_parallel(model) if unwrap else model
+        if isinstance(one, nn.Module):
+            return full_state(self._world, one, "get_state_dict")
+        state: dict[str, Any] = one.state_dict()
         return state
 
     def save(self, obj: Any, f: Any, safe_serialization: bool = False) -> None:
         """
         `torch.save`, on the main process only. A path is there whole or not at all.
+
+        Sharded tensors in it (of an optimizer's state dict, for one) are written whole. All processes call it then.
 
         Args:
             obj: what to save.
@@ -78,6 +90,7 @@ class Records:
             safe_serialization: write a state dict as safetensors; `f` is a path then.
         """
         self._monitor.saves("save")
+        obj = gathered(self._world, obj, "save")
         if self._is_main:
             save_whole(obj, f, safe_serialization)
 
@@ -98,8 +111,11 @@ class Records:
             CheckpointError: it is a file, or weights have no data.
         """
         self._monitor.saves("save_model")
-        if self._is_main:
-            state = self.get_state_dict(plain_model(model))
+        plain = plain_model(model)
+        if holds_shards(list(plain.parameters())):
+            save_in_pieces(self._world, plain, Path(save_directory), max_shard_size, safe_serialization)
+        elif self._is_main:
+            state = self.get_state_dict(plain)
             save_weights(state, Path(save_directory), max_shard_size, safe_serialization)
 
     def save_state(

@@ -217,8 +217,23 @@ class AcceleratorState:
 
     @property
     def is_fsdp2(self) -> bool:
-        """Weights are shared out; not yet."""
-        return False
+        """Weights are sharded, by version 2 of FSDP."""
+        return self._of is not None and bool(self._of.is_fsdp2)
+
+    @property
+    def fsdp_plugin(self) -> Any:
+        """How weights are sharded; None where they are not."""
+        return None if self._of is None else self._of._settings.sharding
+
+    @property
+    def parallelism_config(self) -> Any:
+        """How processes are divided; None where that was not asked for."""
+        return None if self._of is None else self._of._settings.mesh
+
+    @property
+    def device_mesh(self) -> Any:
+        """The processes as a mesh; None where nothing is sharded."""
+        return None if self._of is None else self._of.torch_device_mesh
 
     @property
     def initialized(self) -> bool:
@@ -236,11 +251,8 @@ class AcceleratorState:
 _NONE_OF_THESE = (
     "deepspeed_plugin",
     "deepspeed_plugins",
-    "fsdp_plugin",
     "torch_tp_plugin",
     "megatron_lm_plugin",
-    "parallelism_config",
-    "device_mesh",
 )
 """What scripts ask a state for, and what is not there yet."""
 
@@ -257,13 +269,14 @@ _NAMES: dict[str, Callable[[Any], Any]] = {
     "scaler_handler": lambda a: a._settings.scaler,
     "ddp_handler": lambda a: a._settings.parallel,
     "init_handler": lambda a: a._settings.joining,
-    "is_fsdp2": lambda a: False,
+    "is_fsdp2": lambda a: a._settings.sharding is not None and a.use_distributed,
     "multi_device": lambda a: a.use_distributed and a.device.type != "cpu",
-    "is_composable_parallelism_enabled": lambda a: False,
+    "is_composable_parallelism_enabled": lambda a: a._settings.sharding is not None and a.use_distributed,
     "should_save_model": lambda a: a.is_main_process,
     "deepspeed_plugin": lambda a: None,
-    "parallelism_config": lambda a: None,
-    "torch_device_mesh": lambda a: None,
+    "fsdp_plugin": lambda a: a._settings.sharding,
+    "parallelism_config": lambda a: a._settings.mesh,
+    "torch_device_mesh": lambda a: a._prepared.mesh,
     "fp8_backend": lambda a: None,
     "flag_tensor": lambda a: None,
     "_models": lambda a: a._prepared.models,

@@ -72,12 +72,12 @@ def write(state: Any, path: Path, what: str) -> None:
     check_readable(path, what)
 
 
-def write_prepared(folder: Path, parts: Parts, scaler: torch.amp.GradScaler | None) -> None:
-    """Optimizers, schedulers and the scaler."""
+def write_prepared(folder: Path, parts: Parts, states: list[Any], scaler: torch.amp.GradScaler | None) -> None:
+    """Optimizers, whose states are given, schedulers and the scaler."""
     update_scale(parts.gates, scaler)
-    for i, gate in enumerate(parts.gates):
+    for i, (gate, state) in enumerate(zip(parts.gates, states, strict=True)):
         name = type(gate.optimizer).__name__
-        write(gate.optimizer.state_dict(), folder / numbered("optimizer.bin", i), name)
+        write(state, folder / numbered("optimizer.bin", i), name)
     for i, scheduler in enumerate(parts.schedulers):
         write(scheduler.state_dict(), folder / numbered("scheduler.bin", i), type(scheduler).__name__)
     if scaler is not None:

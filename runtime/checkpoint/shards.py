@@ -7,7 +7,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,22 @@ def save_weights(
             "Removed shared tensor %s while saving: each is tied to a tensor that is saved, and loading ties it again.",
             sorted(dropped),
         )
+    replace_files(folder, layout, lambda inside: _write(tensors, dropped, inside, layout, split(tensors, most)))
+
+
+def replace_files(folder: Path, layout: WeightFileNames, write: Callable[[Path], list[str]]) -> None:
+    """
+    Put new files into a folder, each whole or not at all, in the place of those that an earlier save has left.
+
+    Args:
+        folder: is made if need be.
+        layout: whose files they are.
+        write: writes them into a folder; their names, in the order in which they are to appear.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=".weights.", dir=folder))
     try:
-        names = _write(tensors, dropped, temporary, layout, split(tensors, most))
+        names = write(temporary)
         for name in names:
             (temporary / name).replace(folder / name)
     finally:
@@ -140,13 +152,20 @@ def _write(
             torch.save(part, folder / name)
         to_disk(folder / name)
     if not single:
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        places = {key: name for name, group in zip(names, groups, strict=True) for key in group}
-        index = {"metadata": {"total_size": size}, "weight_map": places}
-        (folder / layout.index).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
-        to_disk(folder / layout.index)
-        names.append(layout.index)
+        names.append(write_index(tensors, folder, layout, dict(zip(names, groups, strict=True))))
     return names
+
+
+def write_index(
+    tensors: Mapping[str, torch.Tensor], folder: Path, layout: WeightFileNames, groups: Mapping[str, list[str]]
+) -> str:
+    """Write which file holds what; the name of that file."""
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    places = {key: name for name, group in groups.items() for key in group}
+    index = {"metadata": {"total_size": size}, "weight_map": places}
+    (folder / layout.index).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+    to_disk(folder / layout.index)
+    return layout.index
 
 
 def save_model(

@@ -19,6 +19,7 @@ from ..config.project import PathLike, ProjectConfiguration
 from ..errors import CheckpointError, CheckpointPathError
 from ..gradients.window import Windows
 from ..process.group import wait_for_everyone
+from ..strategies.full_state import full_state, gathered
 from ..strategies.unwrap import unwrap
 from .folders import check_whole, commit, settle, settle_all, stage, staging_of
 from .loaders import own_state, write_loaders
@@ -131,10 +132,10 @@ class Checkpoints:
                 stage(target)
         folder = staging_of(target)
         with self._together("could not return its state") as states:
-            weights, states.mine = self._collect(folder)
+            weights, optimizers, states.mine = self._collect(folder)
         with self._together("could not write"):
             if self._writes:
-                self._write(folder, weights, states.all, safe)
+                self._write(folder, weights, optimizers, states.all, safe)
         with self._together("could not complete it"):
             if self._writes:
                 commit(folder, target, {"num_processes": self._world.size, "step": self._windows.entries})
@@ -188,18 +189,19 @@ class Checkpoints:
     def _parent(self) -> Path:
         return Path(self._project.project_dir or ".").expanduser().resolve() / "checkpoints"
 
-    def _collect(self, folder: Path) -> tuple[list[Any], Any]:
-        """The weights that are left to write, and what only this process knows."""
-        weights: list[Any] = [unwrap(model).state_dict() for model in self._parts.models]
+    def _collect(self, folder: Path) -> tuple[list[Any], list[Any], Any]:
+        """The weights that are left to write, the states of optimizers, and what only this process knows."""
+        weights: list[Any] = [full_state(self._world, unwrap(model), "save_state") for model in self._parts.models]
+        optimizers = [gathered(self._world, gate.optimizer.state_dict(), "save_state") for gate in self._parts.gates]
         for hook in self._save_hooks.values():
             hook(list(self._parts.models), weights, str(folder))
         loaders = [own_state(loader) for loader in self._parts.loaders]
-        return weights, (random_states(self._world.device), loaders)
+        return weights, optimizers, (random_states(self._world.device), loaders)
 
-    def _write(self, folder: Path, weights: list[Any], states: list[Any], safe: bool) -> None:
+    def _write(self, folder: Path, weights: list[Any], optimizers: list[Any], states: list[Any], safe: bool) -> None:
         for i, state in enumerate(weights):
             write_model(state, folder, i, safe)
-        write_prepared(folder, self._parts, self._scaler)
+        write_prepared(folder, self._parts, optimizers, self._scaler)
         write_loaders(folder, self._parts.loaders, [loaders for _, loaders in states])
         for rank, (random, _) in enumerate(states):
             write({"step": self._windows.entries, **random}, folder / random_name(rank), "the random numbers")

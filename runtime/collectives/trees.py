@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from ..device.placement import map_tree
+from ..torch_sharding import is_sharded, whole_of
 from ..types import Tree
 
 
 def tensors_of(tree: Tree, operation: str) -> list[torch.Tensor]:
     """
-    The tensors of a tree in order.
+    The tensors of a tree in order; sharded ones are whole.
 
     Raises:
         TypeError: a leaf is no tensor.
@@ -27,7 +28,7 @@ def tensors_of(tree: Tree, operation: str) -> list[torch.Tensor]:
                 f"{type(leaf).__name__}. Convert it to a tensor, or use accelerator.gather_for_metrics for other "
                 "objects."
             )
-        found.append(leaf)
+        found.append(whole_of(leaf) if is_sharded(leaf) else leaf)
         return leaf
 
     map_tree(take, tree)

@@ -1,5 +1,5 @@
 """
-What Accelerate has and this version has not: other engines, sharded weights, meshes, fp8.
+What Accelerate has and this version has not: other engines, fp8.
 
 Scripts can import the names; using one says that it is not there.
 """
@@ -12,9 +12,7 @@ from typing import Any, NoReturn
 
 from ..errors import NotAvailableYet
 
-_ARGUMENTS = (
-    "deepspeed_plugin fsdp_plugin torch_tp_plugin megatron_lm_plugin deepspeed_plugins parallelism_config"
-).split()
+_ARGUMENTS = ("deepspeed_plugin torch_tp_plugin megatron_lm_plugin deepspeed_plugins").split()
 
 
 class Later:
@@ -32,10 +30,6 @@ class Later:
         raise NotAvailableYet(f"{cls.__name__}(...)", cls.instead)
 
 
-class FullyShardedDataParallelPlugin(Later):
-    """Settings of sharded weights."""
-
-
 class DeepSpeedPlugin(Later):
     """Settings of DeepSpeed."""
 
@@ -48,20 +42,8 @@ class MegatronLMPlugin(Later):
     """Settings of Megatron-LM."""
 
 
-class ParallelismConfig(Later):
-    """The dimensions of a mesh."""
-
-
 class TorchTensorParallelPlugin(Later):
     """Settings of tensors that are shared out."""
-
-
-class TorchTensorParallelConfig(Later):
-    """Settings of tensors that are shared out, in a mesh."""
-
-
-class TorchContextParallelConfig(Later):
-    """Settings of sequences that are shared out."""
 
 
 class FP8RecipeKwargs(Later):

@@ -38,9 +38,9 @@ _NAMES: dict[str, str] = {
         attach_execution_device_hook attach_align_device_hook_on_blocks set_module_tensor_to_device named_module_tensors
     """,
     _SHARDED: """
-        merge_fsdp_weights load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer fsdp2_apply_ac
+        load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer fsdp2_apply_ac
         fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_model fsdp2_switch_optimizer_parameters
-        get_fsdp2_grad_scaler enable_fsdp_ram_efficient_loading disable_fsdp_ram_efficient_loading
+        get_fsdp2_grad_scaler
         ensure_weights_retied get_model_tp_size model_has_dtensor compile_regions_fsdp2
         get_parameters_from_modules
     """,

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, NotAvailableYet, UnknownWordError
+from .sharding_keys import FSDP, MESH, checked
 
 PRECISIONS = ["no", "bf16", "fp16"]
 DYNAMO_MODES = ["default", "reduce-overhead", "max-autotune"]
-_KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "MULTI_MLU", "MULTI_MUSA", "MULTI_HPU")
+_KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "MULTI_MLU", "MULTI_MUSA", "MULTI_HPU", "FSDP")
 _LATER = {
-    "fsdp_config": "FSDP",
     "deepspeed_config": "DeepSpeed",
     "megatron_lm_config": "Megatron-LM",
-    "parallelism_config": "meshes of several dimensions",
     "fp8_config": "fp8",
     "mpirun_config": "starting with mpirun",
     "enable_cpu_affinity": "binding processes to cores",
@@ -72,6 +71,10 @@ class ClusterConfig:
     dynamo_use_fullgraph: bool | None = None
     dynamo_use_dynamic: bool | None = None
     dynamo_use_regional_compilation: bool | None = None
+    fsdp_config: Mapping[str, str] | None = None
+    """How weights are sharded: keys and words."""
+    parallelism_config: Mapping[str, str] | None = None
+    """How many replicas of how many shards: keys and words."""
 
     def __post_init__(self) -> None:
         _check_place(self.compute_environment)
@@ -79,7 +82,7 @@ class ClusterConfig:
             raise UnknownWordError("mixed_precision", self.mixed_precision, PRECISIONS)
         if self.dynamo_mode not in (None, *DYNAMO_MODES):
             raise UnknownWordError("dynamo_mode", self.dynamo_mode, DYNAMO_MODES)
-        if self.distributed_type in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "XLA", "TPU"):
+        if self.distributed_type in ("DEEPSPEED", "MEGATRON_LM", "XLA", "TPU"):
             raise NotAvailableYet(f"distributed_type: {self.distributed_type}", "Use MULTI_GPU or MULTI_CPU.")
         if self.distributed_type not in (None, *_KINDS):
             raise UnknownWordError("distributed_type", self.distributed_type, list(_KINDS))
@@ -89,6 +92,17 @@ class ClusterConfig:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise ConfigError(f"{name} is {value!r}; it must be a whole number from {least} on.")
+
+        if self.fsdp_config and not self.shards:
+            raise ConfigError(
+                f"fsdp_config has no effect with distributed_type: {self.distributed_type}. Set "
+                "distributed_type: FSDP, or remove fsdp_config."
+            )
+
+    @property
+    def shards(self) -> bool:
+        """Weights are sharded."""
+        return self.distributed_type == "FSDP" or (self.distributed_type is None and bool(self.fsdp_config))
 
     def to_dict(self) -> dict[str, Any]:
         """What differs from saying nothing."""
@@ -123,6 +137,8 @@ def from_mapping(found: Mapping[str, Any], where: str) -> ClusterConfig:
     for key, ability in _LATER.items():
         if given.pop(key, None) not in (None, False, "", [], {}, "no"):
             raise NotAvailableYet(f"{ability} ({key} in {where})", "Remove the key.")
+    for block, begin in (("fsdp_config", FSDP), ("parallelism_config", MESH)):
+        given[block] = checked(given.get(block) or {}, begin, f"{block} in {where}") or None
     if isinstance(given.get("mixed_precision"), bool):  # YAML takes a bare `no` for False
         given["mixed_precision"] = "no" if given["mixed_precision"] is False else "yes"
     if isinstance(given.get("distributed_type"), bool):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import TopologyError, UnknownWordError
+from ..errors import ConfigError, TopologyError, UnknownWordError
 from .places import SOURCES, meeting_point, source_of
 
 _YES = {"1", "true", "yes", "on", "y", "t"}
@@ -42,6 +42,10 @@ class Environment:
     dynamo_regional: bool | None
     device: str | None
     """The device of this process; the one with its number when None."""
+    fsdp: bool
+    """Weights are sharded, as the variables FSDP_* say."""
+    parallelism: bool
+    """The processes are the mesh of the variables PARALLELISM_CONFIG_*."""
 
 
 def read_environment(source: Mapping[str, str] | None = None) -> Environment:
@@ -84,6 +88,8 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
             env, "TORCHLIFT_DYNAMO_USE_REGIONAL_COMPILATION", "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"
         ),
         device=_word(env, "TORCHLIFT_DEVICE", "ACCELERATE_TORCH_DEVICE"),
+        fsdp=bool(_switch(env, "TORCHLIFT_USE_FSDP", "ACCELERATE_USE_FSDP")),
+        parallelism=bool(_switch(env, "TORCHLIFT_USE_PARALLELISM_CONFIG", "ACCELERATE_USE_PARALLELISM_CONFIG")),
     )
 
 
@@ -131,3 +137,43 @@ def _switch(env: Mapping[str, str], *names: str) -> bool | None:
 def foreign(*names: str) -> dict[str, str]:
     """Variables that belong to other packages: those of `names` that are set."""
     return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+class Variables:
+    """
+    The variables of one plugin, which begin with the same letters; None where one is not set, or empty.
+
+    Args:
+        prefix: these letters.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def word(self, name: str) -> str | None:
+        """A variable as it is."""
+        return os.environ.get(self._prefix + name, "").strip() or None
+
+    def switch(self, name: str) -> bool | None:
+        """
+        A variable as on or off.
+
+        Raises:
+            UnknownWordError: neither.
+        """
+        return _switch(os.environ, self._prefix + name) if self.word(name) else None
+
+    def number(self, name: str) -> int | None:
+        """
+        A variable as a whole number.
+
+        Raises:
+            ConfigError: none.
+        """
+        text = self.word(name)
+        try:
+            return None if text is None else int(text)
+        except ValueError:
+            raise ConfigError(
+                f"the environment variable {self._prefix}{name} is {text!r}; set it to a whole number."
+            ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import MixedUseError, NotAvailableYet, UnknownWordError, expect
 from ..types import PrecisionType, RNGType
@@ -21,6 +21,10 @@ from .handlers import (
     sorted_out,
     window_length,
 )
+
+if TYPE_CHECKING:
+    from .fsdp import FullyShardedDataParallelPlugin
+    from .parallelism import ParallelismConfig
 
 T = TypeVar("T")
 
@@ -85,6 +89,10 @@ class Settings:
     dynamo: TorchDynamoPlugin
     handlers: dict[type, KwargsHandler]
     """All that were given, by their classes."""
+    sharding: FullyShardedDataParallelPlugin | None
+    """How weights are sharded; None: every process has whole models."""
+    mesh: ParallelismConfig | None
+    """How processes are divided; None: weights are sharded among all of them, or not at all."""
 
 
 def resolve(
@@ -102,12 +110,15 @@ def resolve(
     dynamo_backend: str | None = None,
     dynamo_plugin: TorchDynamoPlugin | None = None,
     rng_types: Iterable[str] | None = None,
+    fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
+    parallelism_config: ParallelismConfig | None = None,
 ) -> Settings:
     """Join arguments and environment. An argument wins, except for the length of the accumulation window."""
     handlers = sorted_out(kwargs_handlers)
     loaders = dataloader_config or DataLoaderConfiguration()
     expect("dataloader_config", loaders, DataLoaderConfiguration, "a DataLoaderConfiguration(...)")
     windows = _accumulation(environment, gradient_accumulation_steps, gradient_accumulation_plugin)
+    mesh = _mesh(environment, parallelism_config)
     return Settings(
         device_placement=device_placement,
         split_batches=_split_batches(environment, split_batches, loaders.split_batches),
@@ -131,6 +142,8 @@ def resolve(
         joining=one_of(handlers, InitProcessGroupKwargs),
         dynamo=_dynamo(dynamo_backend, dynamo_plugin),
         handlers=handlers,
+        sharding=_sharding(environment, fsdp_plugin, mesh),
+        mesh=mesh,
     )
 
 
@@ -178,6 +191,35 @@ def _dynamo(backend: str | None, plugin: TorchDynamoPlugin | None) -> TorchDynam
     if backend is not None and plugin is not None:
         raise MixedUseError("dynamo_backend and dynamo_plugin both configure compilation. Give one.")
     return plugin or TorchDynamoPlugin(backend=backend)
+
+
+def _sharding(
+    environment: Environment, given: Any, mesh: ParallelismConfig | None
+) -> FullyShardedDataParallelPlugin | None:
+    """A mesh that shards asks for sharding; one that only replicates leaves nothing to shard."""
+    wanted = given is not None or environment.fsdp or (mesh is not None and mesh.dp_shard_enabled)
+    if not wanted:
+        return None
+    from .fsdp import FullyShardedDataParallelPlugin  # not needed by most
+
+    plugin = FullyShardedDataParallelPlugin() if given is None else given
+    expect("fsdp_plugin", plugin, FullyShardedDataParallelPlugin, "a FullyShardedDataParallelPlugin(...)")
+    if mesh is not None and mesh.dp_replicate_enabled and not mesh.dp_shard_enabled:
+        raise MixedUseError(
+            f"FSDP is asked for, and ParallelismConfig has dp_replicate_size={mesh.dp_replicate_size} with "
+            "dp_shard_size=1, which shards nothing. Set dp_shard_size, or leave out one of the two."
+        )
+    return plugin
+
+
+def _mesh(environment: Environment, given: Any) -> ParallelismConfig | None:
+    if given is None and not environment.parallelism:
+        return None
+    from .parallelism import ParallelismConfig  # not needed by most
+
+    config = ParallelismConfig() if given is None else given
+    expect("parallelism_config", config, ParallelismConfig, "a ParallelismConfig(...)")
+    return config
 
 
 def _rng_types(words: Iterable[str] | None) -> tuple[RNGType, ...]:

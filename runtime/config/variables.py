@@ -130,3 +130,24 @@ def _purging(function: Callable[..., Any]) -> Callable[..., Any]:
 
     setattr(purged, _PURGED, True)
     return purged
+
+
+def ram_efficient_loading(on: bool) -> None:
+    """
+    Tell transformers whether process 0 alone reads the weights of a model.
+
+    `from_pretrained` reads these variables and nothing else, so that they stay.
+    """
+    if on:
+        os.environ["ACCELERATE_USE_FSDP"] = os.environ.get("ACCELERATE_USE_FSDP") or "true"
+    os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = str(on)
+
+
+def enable_fsdp_ram_efficient_loading() -> None:
+    """From now on process 0 alone reads the weights of a model of transformers."""
+    ram_efficient_loading(True)
+
+
+def disable_fsdp_ram_efficient_loading() -> None:
+    """From now on every process reads the weights of a model of transformers."""
+    ram_efficient_loading(False)

@@ -31,6 +31,11 @@ class Precision:
         """The forward pass runs under autocast."""
         return self.enabled and self.word in _DTYPES
 
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """What forward passes compute in; None in full precision."""
+        return _DTYPES[self.word] if self.mixed else None
+
     def autocast(self) -> AbstractContextManager[Any]:
         """The context for a forward pass; does nothing in full precision. Not enabled, it ends one around it."""
         if self.word not in _DTYPES:

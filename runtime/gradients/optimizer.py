@@ -29,6 +29,7 @@ class Gate:
         scaler: for fp16; None otherwise.
         agree: calls a closure, and makes the loss that it returns that of all processes; None on one process.
         before: called on all processes before a step is made, or left out because of an overflow: the one place for it.
+        zeroed: called when gradients have been dropped.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Gate:
         scaler: torch.amp.GradScaler | None,
         agree: Callable[[Any], Any] | None = None,
         before: Callable[[Gate], None] | None = None,
+        zeroed: Callable[[Gate], None] | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.made = 0
@@ -57,6 +59,7 @@ class Gate:
         self._from_scaler = False
         self._agree = agree
         self._before = before
+        self._zeroed = zeroed
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """One step, if the window is complete and nothing has overflowed."""
@@ -117,6 +120,8 @@ class Gate:
         """Drop the gradients, unless a window is still collecting them."""
         if self._windows.asked_to_zero():
             self._zero_grad(*args, **kwargs)
+            if self._zeroed is not None:
+                self._zeroed(self)
 
 
 def prepare_optimizer(
@@ -125,9 +130,10 @@ def prepare_optimizer(
     scaler: torch.amp.GradScaler | None,
     agree: Callable[[Any], Any] | None = None,
     before: Callable[[Gate], None] | None = None,
+    zeroed: Callable[[Gate], None] | None = None,
 ) -> Gate:
     """Put a gate before `step` and `zero_grad`; the optimizer stays the same object."""
-    gate = Gate(optimizer, windows, scaler, agree, before)
+    gate = Gate(optimizer, windows, scaler, agree, before, zeroed)
 
     def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         return gate.step(*args, **kwargs)

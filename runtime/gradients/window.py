@@ -79,13 +79,13 @@ class Windows:
         self._first = 0
         self._current: tuple[_Count, Callable[[], Iterable[torch.Tensor]]] | None = None
 
-    def enter(self, key: tuple[int, ...], parameters: Callable[[], Iterable[torch.Tensor]]) -> None:
+    def enter(self, key: tuple[int, ...], gradients: Callable[[], Iterable[torch.Tensor]]) -> None:
         """
         Begin a micro-batch.
 
         Args:
             key: the models that accumulate.
-            parameters: theirs; asked for only when what they have collected must be scaled anew.
+            gradients: what they have collected; asked for only when it must be scaled anew.
         """
         count = self._counts.setdefault(key, _Count(self._first, self.steps))
         data = self.running()
@@ -105,12 +105,12 @@ class Windows:
         self._entry = count.entered
         self.backwards_in_entry = self._collected_in_entry = False
         self.inside = True
-        self._current = count, parameters
+        self._current = count, gradients
         self.sync = count.entered >= self.steps or at_end
         self.divisor = count.divisor
         if self.sync:
             if self.exact and count.divisor != count.entered:
-                _scale(parameters(), count.divisor / count.entered)
+                _scale(gradients(), count.divisor / count.entered)
                 self.divisor = count.entered
             count.entered = 0
 
@@ -125,7 +125,7 @@ class Windows:
         """
         if not self.inside or self._current is None:
             return 1 / max(total(items), 1e-9)
-        count, parameters = self._current
+        count, gradients = self._current
         if count.factor and self.sync and self.backwards_in_entry:
             raise MixedUseError("backward(num_items=...) was called twice for the batch that completes a window.")
         count.items += items
@@ -134,7 +134,7 @@ class Windows:
             return count.factor
         factor = 1 / max(total(count.items), 1e-9)
         if count.factor and self.backwards_in_window:
-            _scale(parameters(), factor / count.factor)
+            _scale(gradients(), factor / count.factor)
         count.factor = factor
         return factor
 
@@ -173,8 +173,7 @@ class Windows:
         self.sync, self.inside, self.divisor = True, False, self.steps
 
 
-def _scale(parameters: Iterable[torch.Tensor], factor: float) -> None:
+def _scale(gradients: Iterable[torch.Tensor], factor: float) -> None:
     with torch.no_grad():
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.mul_(factor)
+        for gradient in gradients:
+            gradient.mul_(factor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from .logs import Logs, logs_of
 from .options import PRECISION_WORDS, Options, check_option, job_of
 from .plan import Job, plan
 from .sanitizing import FOUND, asked_for, attempt_folder, latest, new_folder
+from .sharding import sharding_options, taken_out
 from .spawn import run
 
 
@@ -89,6 +91,7 @@ def main() -> None:
 )
 @click.option("--dynamo-use-dynamic", is_flag=True, default=None, help="Compile for all shapes at once.")
 @click.option("--dynamo-use-regional-compilation", is_flag=True, default=None, help="Compile repeated blocks only.")
+@sharding_options
 @click.option("--num-cpu-threads-per-process", type=click.IntRange(min=1), help="Threads of each process on the CPU.")
 @click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Restart all processes when one fails.")
 @click.option("--rdzv-backend", type=click.Choice(["static", "c10d"]), help="Accepted, without effect.")
@@ -142,7 +145,7 @@ def launch(
     **given: Any,
 ) -> None:
     """Start SCRIPT on this machine as processes that know each other. What follows SCRIPT is the script's own."""
-    options = Options(**given)
+    options = Options(sharding=taken_out(given), **given)
     plain = not options.module and not options.no_python
     if plain and not os.path.exists(script):  # noqa: PTH110  (no need to load pathlib for this)
         _fail(f"there is no script {script!r}. Check the path; for a module, put -m before it.")
@@ -215,6 +218,57 @@ class _Simple(click.Command):
 def _hyphens(args: list[str]) -> list[str]:
     split = [arg.partition("=") for arg in args]
     return [(name.replace("_", "-") if name.startswith("--") else name) + sep + value for name, sep, value in split]
+
+
+@main.command(name="merge-weights", cls=_Simple)
+@click.argument("folder", type=click.Path())
+@click.argument("out", type=click.Path())
+@click.option("--part", help='The entry of the checkpoint that has the weights, e.g. "model".')
+@click.option("--unsafe-serialization", is_flag=True, help="Write pytorch_model.bin instead of model.safetensors.")
+@click.option("--remove-checkpoint-dir", is_flag=True, help="Remove FOLDER in the end.")
+def merge_weights(
+    folder: str, out: str, part: str | None, unsafe_serialization: bool, remove_checkpoint_dir: bool
+) -> None:
+    """
+    Join the weights of a sharded checkpoint in FOLDER into one file.
+
+    FOLDER is what torch.distributed.checkpoint has written. OUT is a folder, or a file that ends with .safetensors or
+    .bin. The file is there whole, or not at all.
+    """
+    from ..checkpoint.merge import merge
+
+    try:
+        written = merge(Path(folder), Path(out), not unsafe_serialization, part, remove_checkpoint_dir)
+    except (TorchliftError, OSError) as error:
+        _fail(str(error))
+    click.echo(f"written to {written}")
+
+
+@main.command(name="estimate-memory", cls=_Simple)
+@click.argument("target")
+@click.option(
+    "--precision", "precisions", default="fp32,bf16-mixed,bf16", show_default=True, help="Separated by commas."
+)
+@click.option("--optimizer", default="AdamW", show_default=True, help='Of torch.optim; "SGD(momentum=0.9)".')
+@click.option("--shards", default="1,2,4,8", show_default=True, help="Among how many processes weights are sharded.")
+@click.option("--block", help="Classes of the modules that are gathered by themselves, separated by commas.")
+@click.option("--min-num-params", type=click.IntRange(min=1), help="How many parameters such a module has at least.")
+def estimate_memory(
+    target: str, precisions: str, optimizer: str, shards: str, block: str | None, min_num_params: int | None
+) -> None:
+    """
+    Say how much memory weights, gradients and optimizer states of a model take.
+
+    TARGET is MODULE:FACTORY (models.py:Net, or package.models:build(layers=2)), or a folder of safetensors files.
+    Nothing is downloaded, and no weight takes memory.
+    """
+    from ..memory_plan.table import lines
+
+    counts = shards.split(",")
+    if not all(one.strip().isdigit() and int(one) > 0 for one in counts):
+        _fail(f"--shards is {shards!r}; it must be numbers from 1 on, separated by commas.")
+    words = [word.strip() for word in precisions.split(",")]
+    _guarded(lines, target, words, optimizer, [int(one) for one in counts], block, min_num_params)
 
 
 @main.group(cls=_Underscores, invoke_without_command=True)

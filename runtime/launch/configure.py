@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from ..config.cluster import PRECISIONS, ClusterConfig, default_path, write_config
+from ..config.sharding_keys import FSDP, MESH, checked
+from ..errors import ConfigError
 
 
 def place(named: str | None, environment: Mapping[str, str]) -> Path:
@@ -37,6 +39,8 @@ def ask(path: Path) -> Iterator[str]:
     split = click.confirm(
         "Keep the global batch size: split every batch of the script over the processes?", default=False
     )
+    if processes > 1:
+        more |= _sharding(processes)
     config = ClusterConfig(
         num_processes=processes,
         num_machines=machines,
@@ -47,6 +51,49 @@ def ask(path: Path) -> Iterator[str]:
     )
     write_config(config, path)
     yield f"written to {path}"
+
+
+def _sharding(processes: int) -> dict[str, Any]:
+    """Ask how weights are sharded."""
+    if not click.confirm("Shard the weights of models over the processes (FSDP)?", default=False):
+        return {}
+    found: dict[str, Any] = {"fsdp_version": 2}
+    found["fsdp_reshard_after_forward"] = click.confirm(
+        "Give up gathered weights between forward and backward, which saves memory?", default=True
+    )
+    chosen = click.prompt(
+        "Which modules are gathered by themselves? Those that the model names, some classes, large ones, none?",
+        type=click.Choice(list(_WRAPPED)),
+        default="model",
+    )
+    found |= {} if _WRAPPED[chosen] is None else {"fsdp_auto_wrap_policy": _WRAPPED[chosen]}
+    if chosen == "classes":
+        found["fsdp_transformer_layer_cls_to_wrap"] = click.prompt("Which classes, separated by commas?", type=str)
+    if chosen == "size":
+        found["fsdp_min_num_params"] = click.prompt(
+            "How many parameters does such a module have at least?", type=click.IntRange(min=1), default=100_000_000
+        )
+    found["fsdp_offload_params"] = click.confirm("Keep shards in the memory of the CPU?", default=False)
+    found["fsdp_activation_checkpointing"] = click.confirm(
+        "Compute activations again in the backward pass, which saves memory?", default=False
+    )
+    replicas = click.prompt("How many replicas of the model?", type=click.IntRange(1, processes), default=1)
+    if processes % replicas:
+        raise ConfigError(f"{replicas} replicas do not divide {processes} processes evenly.")
+    mesh = {f"{MESH}dp_replicate_size": replicas, f"{MESH}dp_shard_size": processes // replicas}
+    return {
+        "distributed_type": "FSDP",
+        "fsdp_config": checked(found, FSDP, "fsdp_config"),
+        "parallelism_config": checked(mesh, MESH, "parallelism_config") if replicas > 1 else None,
+    }
+
+
+_WRAPPED = {
+    "model": None,
+    "classes": "TRANSFORMER_BASED_WRAP",
+    "size": "SIZE_BASED_WRAP",
+    "none": "NO_WRAP",
+}
 
 
 def basic(path: Path, mixed_precision: str) -> Iterator[str]:

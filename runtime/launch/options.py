@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..config.cluster import PRECISIONS, ClusterConfig, default_path, read_config
 from ..errors import LaunchError, NotAvailableYet
 from .plan import Job
+from .sharding import environment_of
 
 PRECISION_WORDS = PRECISIONS
 _LATER = {
-    "--use-fsdp": "FSDP",
-    "--fsdp-": "FSDP",
     "--use-deepspeed": "DeepSpeed",
     "--deepspeed-": "DeepSpeed",
     "--zero": "DeepSpeed",
@@ -22,8 +21,6 @@ _LATER = {
     "--gradient-clipping": "DeepSpeed",
     "--use-megatron-lm": "Megatron-LM",
     "--megatron-lm-": "Megatron-LM",
-    "--use-parallelism-config": "a mesh of several dimensions",
-    "--parallelism-config-": "a mesh of several dimensions",
     "--fp8-": "fp8",
     "--tpu": "a TPU",
     "--vm": "a TPU pod",
@@ -78,6 +75,10 @@ class Options:
     debug: bool = False
     no_python: bool = False
     module: bool = False
+    use_fsdp: bool | None = None
+    use_parallelism_config: bool | None = None
+    sharding: Mapping[str, str] = field(default_factory=dict)
+    """The settings of these two, under the names that a file has for them."""
 
 
 def config_of(named: str | None, environment: Mapping[str, str]) -> ClusterConfig:
@@ -101,8 +102,9 @@ def job_of(
         raise LaunchError("--cpu contradicts --multi-gpu and --gpu-ids. Leave one out.")
     if options.multi_gpu and options.num_processes is None and config.num_processes is None and not options.gpu_ids:
         raise LaunchError("--multi-gpu does not set the number of processes. Add --num-processes or --gpu-ids.")
+    processes = _processes(options, config, default_processes)
     return Job(
-        num_processes=_processes(options, config, default_processes),
+        num_processes=processes,
         command=command,
         module=options.module,
         no_python=options.no_python,
@@ -117,6 +119,7 @@ def job_of(
         gpu_ids=_first(options.gpu_ids, config.gpu_ids),
         threads=options.num_cpu_threads_per_process,
         dynamo=_dynamo(options, config),
+        sharding=environment_of(options.use_fsdp, options.use_parallelism_config, options.sharding, config, processes),
     )
 
 

@@ -36,6 +36,8 @@ class Job:
     """Threads of each process on the CPU."""
     dynamo: Mapping[str, str] = field(default_factory=dict)
     """How models are compiled: the ends of variables, and their values."""
+    sharding: Mapping[str, str] = field(default_factory=dict)
+    """Variables that say how weights are sharded, and their values."""
     restart: int = 0
     """How often the job has been started before."""
     sanitize: str | None = None
@@ -126,6 +128,7 @@ def _settings(job: Job) -> dict[str, str]:
     if job.sanitize is not None:
         settings.update(TORCHLIFT_SANITIZE="1", TORCHLIFT_SANITIZE_FOLDER=job.sanitize)
     settings.update((f"TORCHLIFT_DYNAMO_{name.upper()}", value) for name, value in job.dynamo.items())
+    settings.update(job.sharding)
     if job.restart:
         settings["TORCHELASTIC_RESTART_COUNT"] = str(job.restart)
     return settings

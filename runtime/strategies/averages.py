@@ -42,15 +42,24 @@ def average_collected(world: World, parameters: Sequence[nn.Parameter], collecte
     """
     watched_calls.note("backward", f"{name}, {len(parameters)} parameters", (name,))
     here = [id(parameter) in collected and parameter.grad is not None for parameter in parameters]
-    told = [
+    anywhere = anywhere_of(world.gather_numbers(as_bits(here)), len(here))
+    wanted = [one for one, somewhere in zip(parameters, anywhere, strict=True) if somewhere]
+    for piece in _pieces(wanted):
+        average_gradients(world, piece, name)
+
+
+def as_bits(here: Sequence[bool]) -> list[int]:
+    """Answers as whole numbers, many in each."""
+    return [
         sum(1 << bit for bit, has in enumerate(here[start : start + _BITS]) if has)
         for start in range(0, len(here), _BITS)
     ]
-    rows = world.gather_numbers(told)
-    anywhere = [reduce(int.__or__, column) for column in zip(*rows, strict=True)]
-    wanted = [one for i, one in enumerate(parameters) if anywhere[i // _BITS] >> i % _BITS & 1]
-    for piece in _pieces(wanted):
-        average_gradients(world, piece, name)
+
+
+def anywhere_of(rows: Sequence[Sequence[int]], count: int) -> list[bool]:
+    """Which of `count` answers is yes on some process; one row of numbers a process."""
+    joined = [reduce(int.__or__, column) for column in zip(*rows, strict=True)]
+    return [bool(joined[i // _BITS] >> i % _BITS & 1) for i in range(count)]
 
 
 def _pieces(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:

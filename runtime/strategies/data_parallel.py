@@ -15,10 +15,8 @@ and those with sparse gradients, have no second way (`averages`).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import Any
 
 import torch
@@ -26,44 +24,18 @@ from torch import nn
 
 from ..collectives.world import World
 from ..config.handlers import DistributedDataParallelKwargs
-from ..device.precision import Precision, to_fp32
+from ..device.precision import Precision
 from ..errors import MixedUseError
 from ..torch_internals import backward_pass, heard_by_others, weights_are_lent, when_backward_is_over
 from .averages import average_collected, average_gradients
 from .during import DuringPass, has_sparse_gradients, small, understood
 from .graph import Graph
 from .hooks import Compression
+from .strategy import TrainingEngine, weakly_heard
 from .weights import Weights, check_same, equalise
 
-_NUMBERS = count(1)
-"""Processes prepare their models in the same order."""
 
-
-class PrecisionEngine:
-    """Runs a model's forward pass in mixed precision; its outputs are in fp32."""
-
-    def __init__(self, precision: Precision) -> None:
-        self._precision = precision
-
-    @property
-    def mixed(self) -> bool:
-        """There is something to do also for methods beside `forward`."""
-        return self._precision.mixed
-
-    def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The forward pass."""
-        return self.around(call, args, kwargs)
-
-    def around(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Any method that computes with weights."""
-        if not self._precision.mixed:
-            return call(*args, **kwargs)
-        with self._precision.autocast():
-            output = call(*args, **kwargs)
-        return to_fp32(output)
-
-
-class DataParallelEngine(PrecisionEngine):
+class DataParallelEngine(TrainingEngine):
     """
     Keeps one model equal on all processes.
 
@@ -72,49 +44,41 @@ class DataParallelEngine(PrecisionEngine):
         world: the processes.
         precision: of its forward pass.
         options: of the exchange; torch's defaults when None.
+        during: gradients may be exchanged during a backward pass.
 
     Raises:
         MixedUseError: the processes hand in different models, or the options cannot be.
     """
 
     def __init__(
-        self, model: nn.Module, world: World, precision: Precision, options: DistributedDataParallelKwargs | None = None
+        self,
+        model: nn.Module,
+        world: World,
+        precision: Precision,
+        options: DistributedDataParallelKwargs | None = None,
+        during: bool = True,
     ) -> None:
-        super().__init__(precision)
+        super().__init__(model, world, precision)
         self.roll: Callable[[DataParallelEngine], None] | None = None
         """Exchanges gradients while inputs may be uneven; None at other times."""
-        self.when_equal: list[Callable[[DataParallelEngine], None]] = []
-        """Called on all processes when the gradients of a pass are those of all of them: the one place for it."""
-        self.when_plain: list[Callable[[], None]] = []
-        """Called on all processes at the end of a pass that the script has begun by itself, before the exchange."""
-        self.name = f"model {next(_NUMBERS)}"
-        self._model = model
         self._options = options or DistributedDataParallelKwargs()
         self._compression = Compression(self._options, world.device)
-        self._world = world
-        self._sync = True
+        self._at_end = not during
         self._told = False
         """The backward pass is one of `Accelerator.backward`, which says when it is over."""
         self._passes: dict[int, list[torch.Tensor]] = {}
         """What other passes that are under way (they may be nested) have come by."""
         self._collected: set[int] = set()
         """The parameters that have been given gradients since the last exchange, in passes that are over."""
-        self._ear = _weakly_heard(self)
+        self._ear = weakly_heard(self)
         self._hooks: dict[int, Any] = {}
         self._reached: list[torch.Tensor] = []
         """What the pass that `Accelerator.backward` runs has come by."""
         self._during: DuringPass | None = None
-        self._forwarded = False
-        """A forward pass in training mode has come by since buffers were made equal."""
         check_same(world, model)
         equalise(world, [*model.parameters(), *model.buffers()])
         self._weights = Weights(model)
         self._listen()
-
-    @property
-    def model(self) -> nn.Module:
-        """The model that is kept equal."""
-        return self._model
 
     def _listen(self) -> None:
         """Hear of every parameter that is trained, and choose how its gradients are exchanged."""
@@ -128,7 +92,7 @@ class DataParallelEngine(PrecisionEngine):
             self._hooks.pop(gone)[1].remove()
         self._sparse = has_sparse_gradients(self._model)
         self._small = not self._options.needs_reducer and not self._sparse and small(trained, self._world.device)
-        wanted = not self._small and not self._sparse and understood(trained)
+        wanted = not (self._small or self._sparse or self._at_end) and understood(trained)
         if self._during is not None and not (wanted and self._during.holds(trained)):
             self._during.release()
             self._during = None
@@ -316,22 +280,17 @@ class DataParallelEngine(PrecisionEngine):
         self.average()
         self._equal()
 
-    def _equal(self) -> None:
-        """All processes are here, with the same gradients. Buffers follow rank 0, as they do in DDP."""
-        if self._forwarded or self._model.training or any(part.training for part in self._model.modules()):
-            self._equalise_buffers()
-        for call in self.when_equal:
-            call(self)
+    @property
+    def _broadcasts_buffers(self) -> bool:
+        return self._options.broadcast_buffers
 
-    def _equalise_buffers(self) -> None:
-        self._forwarded = False
-        if self._options.broadcast_buffers:
-            equalise(self._world, self._weights.buffers, together=True)
+    @property
+    def _buffers(self) -> list[torch.Tensor]:
+        return self._weights.buffers
 
-    def another_is_equal(self) -> None:
-        """Another model has exchanged gradients. Buffers of one that is frozen for that time follow rank 0, too."""
-        if self._model.training and not any(parameter.requires_grad for parameter in self._weights.parameters):
-            self._equalise_buffers()
+    @property
+    def _trains(self) -> bool:
+        return any(parameter.requires_grad for parameter in self._weights.parameters)
 
     def average(self) -> None:
         """Make the gradients of all processes their mean, now."""
@@ -344,19 +303,6 @@ class DataParallelEngine(PrecisionEngine):
         self._collected.clear()
 
     # ---------------------------------------------------------------- around
-
-    def no_sync(self) -> AbstractContextManager[None]:
-        """Gradients add up on each process; the next backward pass outside of the body exchanges their sum."""
-        return self.syncing(False)
-
-    @contextmanager
-    def syncing(self, sync: bool) -> Iterator[None]:
-        """Whether backward passes in the body exchange gradients."""
-        before, self._sync = self._sync, sync
-        try:
-            yield
-        finally:
-            self._sync = before
 
     def outlive(self) -> None:
         """Live as long as the hooks: neither the model nor anything else of the script may hold the engine."""
@@ -371,21 +317,3 @@ class DataParallelEngine(PrecisionEngine):
         if self._during is not None:
             self._during.release()
             self._during = None
-
-
-def _weakly_heard(engine: DataParallelEngine) -> Callable[[torch.Tensor], None]:
-    """
-    The hook of an engine. It does not hold the engine, and so not the model.
-
-    Torch never frees the hooks that a parameter has after its gradients have been added: a model that one of them held
-    would live until the process has ended, with its class and all that the script's globals hold. A log file among
-    them that the script never closes would not be written to the end.
-    """
-    reference = weakref.ref(engine)
-
-    def hear(parameter: torch.Tensor) -> None:
-        one = reference()
-        if one is not None:
-            one._hear(parameter)
-
-    return hear

@@ -46,7 +46,7 @@ class _Itself:
         return instance.__dict__.get("_modules", {}).get("module", instance)
 
 
-class _Extended(Front):
+class Extended(Front):
     """What an extended model does differently. Comes before the script's class in the order of lookup."""
 
     _torchlift_engine: Engine
@@ -55,12 +55,17 @@ class _Extended(Front):
         return self._torchlift_engine.call(super().__call__, args, kwargs)  # type: ignore[misc]
 
 
-def extend(model: nn.Module, engine: Engine) -> bool:
+def extend(model: nn.Module, engine: Engine, front: type[Extended] = Extended) -> bool:
     """
     Send the calls of this instance through `engine`.
 
     A class that cannot be extended (a scripted module) is left alone: its gradients are exchanged all the same. So is a
     model whose class is extended already: another accelerator has prepared it.
+
+    Args:
+        model: of the script.
+        engine: goes around its calls.
+        front: what the model does differently.
 
     Returns:
         Whether its calls go through this engine, which then lives as long as the model.
@@ -69,7 +74,7 @@ def extend(model: nn.Module, engine: Engine) -> bool:
         MixedUseError: that one has another precision.
     """
     cls = type(model)
-    if isinstance(model, _Extended):
+    if isinstance(model, Extended):
         if model._torchlift_engine.mixed != engine.mixed:
             raise MixedUseError(
                 f"this {cls.__name__} was prepared by another Accelerator, with another mixed_precision. Prepare it "
@@ -85,7 +90,7 @@ def extend(model: nn.Module, engine: Engine) -> bool:
     if engine.mixed:
         attributes.update({name: _around(engine, getattr(cls, name)) for name in computing_methods(model)})
     try:
-        model.__class__ = in_front(_Extended, cls, **attributes)
+        model.__class__ = in_front(front, cls, **attributes)
     except TypeError as refusal:
         log.warning(
             "the class %s cannot be extended (%s): it runs in the precision of its weights", cls.__name__, refusal
@@ -99,8 +104,10 @@ def computing_methods(model: nn.Module) -> list[str]:
     parts = {*model._modules, *model._parameters}
     found = {}
     for cls in type(model).__mro__:
-        if cls.__module__.startswith("torch."):
+        if cls is nn.Module:
             break
+        if cls.__module__.startswith("torch."):
+            continue
         for name, value in vars(cls).items():
             plain = isinstance(value, FunctionType) and not name.startswith("_") and name != "forward"
             if plain and parts & set(value.__code__.co_names):
@@ -117,7 +124,7 @@ def mark(model: nn.Module, names: Iterable[str]) -> None:
     """
     for name in names:
         method = getattr(type(model), name)
-        if isinstance(model, _Extended) and model._torchlift_engine.mixed and name not in vars(type(model)):
+        if isinstance(model, Extended) and model._torchlift_engine.mixed and name not in vars(type(model)):
             setattr(type(model), name, _around(model._torchlift_engine, method))
 
 
@@ -131,5 +138,5 @@ def _around(engine: Engine, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def restore(model: nn.Module) -> None:
     """Give a model its own class back."""
-    if isinstance(model, _Extended):
+    if isinstance(model, Extended):
         model.__class__ = model._torchlift_class

@@ -68,6 +68,9 @@ from .environment import parse_flag_from_env as parse_flag_from_env
 from .environment import patch_environment as patch_environment
 from .environment import purge_accelerate_environment as purge_accelerate_environment
 from .environment import str_to_bool as str_to_bool
+from .fsdp_utils import disable_fsdp_ram_efficient_loading as disable_fsdp_ram_efficient_loading
+from .fsdp_utils import enable_fsdp_ram_efficient_loading as enable_fsdp_ram_efficient_loading
+from .fsdp_utils import merge_fsdp_weights as merge_fsdp_weights
 from .imports import check_cuda_fp8_capability as check_cuda_fp8_capability
 from .imports import compare_versions as compare_versions
 from .imports import is_4bit_bnb_available as is_4bit_bnb_available

@@ -15,3 +15,13 @@ from ..checkpoint.names import TORCH_DYNAMO_MODES as TORCH_DYNAMO_MODES
 from ..checkpoint.names import WEIGHTS_INDEX_NAME as WEIGHTS_INDEX_NAME
 from ..checkpoint.names import WEIGHTS_NAME as WEIGHTS_NAME
 from ..checkpoint.names import WEIGHTS_PATTERN_NAME as WEIGHTS_PATTERN_NAME
+from ..config.fsdp_words import FSDP2_STATE_DICT_TYPE as FSDP2_STATE_DICT_TYPE
+from ..config.fsdp_words import FSDP_AUTO_WRAP_POLICY as FSDP_AUTO_WRAP_POLICY
+from ..config.fsdp_words import FSDP_BACKWARD_PREFETCH as FSDP_BACKWARD_PREFETCH
+from ..config.fsdp_words import FSDP_MODEL_NAME as FSDP_MODEL_NAME
+from ..config.fsdp_words import FSDP_SHARDING_STRATEGY as FSDP_SHARDING_STRATEGY
+from ..config.fsdp_words import FSDP_STATE_DICT_TYPE as FSDP_STATE_DICT_TYPE
+from ..config.parallelism import BETA_CP_AVAILABLE_PYTORCH_VERSION as BETA_CP_AVAILABLE_PYTORCH_VERSION
+from ..config.parallelism import BETA_SP_AVAILABLE_DEEPSPEED_VERSION as BETA_SP_AVAILABLE_DEEPSPEED_VERSION
+from ..config.parallelism import BETA_TP_AVAILABLE_PYTORCH_VERSION as BETA_TP_AVAILABLE_PYTORCH_VERSION
+from ..config.parallelism import BETA_TP_AVAILABLE_TRANSFORMERS_VERSION as BETA_TP_AVAILABLE_TRANSFORMERS_VERSION

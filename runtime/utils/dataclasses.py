@@ -5,15 +5,12 @@ from ..compat.plugins import BnbQuantizationConfig as BnbQuantizationConfig
 from ..compat.plugins import DeepSpeedPlugin as DeepSpeedPlugin
 from ..compat.plugins import DeepSpeedSequenceParallelConfig as DeepSpeedSequenceParallelConfig
 from ..compat.plugins import FP8RecipeKwargs as FP8RecipeKwargs
-from ..compat.plugins import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from ..compat.plugins import MegatronLMPlugin as MegatronLMPlugin
 from ..compat.plugins import MSAMPRecipeKwargs as MSAMPRecipeKwargs
-from ..compat.plugins import ParallelismConfig as ParallelismConfig
 from ..compat.plugins import TERecipeKwargs as TERecipeKwargs
-from ..compat.plugins import TorchContextParallelConfig as TorchContextParallelConfig
-from ..compat.plugins import TorchTensorParallelConfig as TorchTensorParallelConfig
 from ..compat.plugins import TorchTensorParallelPlugin as TorchTensorParallelPlugin
 from ..compat.unsupported import absent as __getattr__  # noqa: F401
+from ..config.fsdp import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from ..config.handlers import AutocastKwargs as AutocastKwargs
 from ..config.handlers import DistributedDataParallelKwargs as DistributedDataParallelKwargs
 from ..config.handlers import GradientAccumulationPlugin as GradientAccumulationPlugin
@@ -21,6 +18,9 @@ from ..config.handlers import GradScalerKwargs as GradScalerKwargs
 from ..config.handlers import InitProcessGroupKwargs as InitProcessGroupKwargs
 from ..config.handlers import KwargsHandler as KwargsHandler
 from ..config.handlers import TorchDynamoPlugin as TorchDynamoPlugin
+from ..config.parallelism import ParallelismConfig as ParallelismConfig
+from ..config.parallelism import TorchContextParallelConfig as TorchContextParallelConfig
+from ..config.parallelism import TorchTensorParallelConfig as TorchTensorParallelConfig
 from ..config.project import ProjectConfiguration as ProjectConfiguration
 from ..config.settings import DataLoaderConfiguration as DataLoaderConfiguration
 from ..tracking.profiling import ProfileKwargs as ProfileKwargs

@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one run may take (default: 120)")
     parser.add_argument("--wait", type=float, default=20.0, help="seconds that a process may wait (default: 20)")
     parser.add_argument("--cpu", action="store_true", help="stay on the CPU")
+    parser.add_argument("--strategy", choices=["ddp", "fsdp"], default="ddp", help="fsdp: with sharded weights")
     parser.add_argument(
         "--distributed",
         action="store_true",
@@ -116,6 +117,7 @@ def _request(options: argparse.Namespace, script: list[str]) -> VerifyRequest:
         seconds=options.limit,
         wait=options.wait,
         cpu=options.cpu,
+        sharded=options.strategy == "fsdp",
         distributed=options.distributed,
     )
 

@@ -262,6 +262,8 @@ class Server:
             kept.update(TORCHLIFT_CPU="1", ACCELERATE_USE_CPU="true", CUDA_VISIBLE_DEVICES="")
         if split:
             kept["TORCHLIFT_SPLIT_BATCHES"] = "1"
+        if self.request.sharded and count > 1:
+            kept["ACCELERATE_USE_FSDP"] = "true"
         if port is not None:
             kept.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count))
             kept.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))

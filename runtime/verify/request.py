@@ -58,6 +58,8 @@ class VerifyRequest:
     """Stay on the CPU even where there are accelerators."""
     by_nature: str = ""
     """Why the training of several processes is close to the original's and not equal to it, where that is known."""
+    sharded: bool = False
+    """The migrated script runs with sharded weights where there are several processes."""
     distributed: bool = False
     """The original is distributed by hand: N processes of the migrated script are compared with N of the original."""
 
@@ -72,7 +74,7 @@ class VerifyRequest:
             raise RequestError("double needs exact mode: leave out --as-is")
 
 
-_PLAIN = tuple("steps exact double keep seconds wait output_bytes disk_bytes cpu by_nature distributed".split())
+_PLAIN = tuple("steps exact double keep seconds wait output_bytes disk_bytes cpu by_nature sharded distributed".split())
 
 
 def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Script:

@@ -24,6 +24,7 @@ TESTS: dict[str, str] = {
     "tests/test_scheduler.py": "",
     "tests/test_cpu.py": "",
     "tests/test_grad_sync.py": "",
+    "tests/test_dataclasses.py": "",
 }
 """Files of tests; behind each which names in it, as pytest's -k has them, where not all."""
 
@@ -45,7 +46,6 @@ LEFT_OUT: dict[str, str] = {
     "tests/test_launch.py": _COMMANDS,
     "tests/test_sagemaker.py": _COMMANDS,
     "tests/test_compile.py": "needs an accelerator and models of a hub",
-    "tests/test_dataclasses.py": "meshes (ParallelismConfig) come later",
     "tests/test_examples.py": f"compares Accelerate's examples with one another, or {_HUB}",
     "tests/test_fp8.py": _FP8,
     "tests/test_imports.py": "measures the time of imports; benchmarks/runtime_import.py does that for the runtime",

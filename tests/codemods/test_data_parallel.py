@@ -317,3 +317,24 @@ def test_the_keys_are_told_of_a_model_that_was_wrapped(
     sources = [decode(text.encode(), tmp_path / f"{name}.py") for name, text in texts.items()]
     found = [d for f in migrate(sources, CATALOGUE, Config()).files for d in f.diagnoses if "keys of this" in d.message]
     assert [d.severity for d in found] == told
+
+
+TEACHER = """\
+import torch
+
+def teacher(cuda=True):
+    net = torch.nn.Linear(8, 2)
+    if cuda:
+        net = torch.nn.DataParallel(net).cuda()
+    return net
+
+model, guide = torch.nn.Linear(8, 2), teacher()
+"""
+
+
+def test_a_teacher_that_nothing_prepares_keeps_its_move() -> None:
+    """Both rules changed that line, and the script was refused for it."""
+    text = f"{TEACHER}{LOOP}".replace("model(x)", "(model(x) + guide(x).detach())")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"        net = net.to(accelerator.device)\n" in file.after
+    assert "conflict" not in [found.id for found in file.diagnoses]

@@ -1,4 +1,4 @@
-"""The private names of torch stand in one file."""
+"""The private names of torch stand in one file, those of sharded weights in another one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 from torchlift.runtime import torch_internals as internals
 
 RUNTIME = Path(__file__).resolve().parents[2] / "runtime"
-HOME = RUNTIME / "torch_internals.py"
+HOMES = (RUNTIME / "torch_internals.py", RUNTIME / "torch_sharding.py")
 # `verify` runs scripts of torch alone, and puts itself in the place of what is inside of torch to record what they do:
 # each file there is a table of such places, and no training depends on it.
-FILES = sorted(file for file in RUNTIME.rglob("*.py") if file != HOME and "verify" not in file.parts)
+FILES = sorted(file for file in RUNTIME.rglob("*.py") if file not in HOMES and "verify" not in file.parts)
 
 
 OURS = {

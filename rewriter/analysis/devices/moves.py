@@ -100,11 +100,17 @@ class Mover:
                 statement = unit.names.statement(call)
                 small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
                 reason = "the accelerator does the data parallelism"
-                if isinstance(small, cst.Assign) and self._gives_itself(small):
+                alone = isinstance(small, cst.Assign) and self._gives_itself(small)
+                if isinstance(small, cst.Assign) and alone and not self._stays(unit, small.value):
                     found.append(Placement(call, Move.STATEMENT, reason, statement=statement))
                 else:
                     found.append(Placement(call, Move.UNWRAP, reason))
         return found
+
+    def _stays(self, unit: Unit, value: cst.BaseExpression) -> bool:
+        """Whether a move in a value is still needed, of a teacher that nothing prepares."""
+        moves = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls and self.is_move(n))
+        return any(self._decide(unit, move).move is Move.RETARGET for move in moves)
 
     def _wraps(self, value: cst.BaseExpression) -> bool:
         calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls)

@@ -18,8 +18,9 @@ from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
 from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
-from ..syntax.definitions import plain_values
+from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.nodes import dotted, import_source
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 
@@ -61,6 +62,7 @@ def refusals(
         yield _unfed(state, reach, training, uncut)
 
 
+_FEED = "feed it from a torch.utils.data.DataLoader, or keep it on one device"
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
 
 
@@ -75,12 +77,20 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             if len(first) < 2 or any(origin.qualified == "assumed" for origin in held) or not binding.definitions:
                 continue
             told = " and ".join(f"{role.value} ({origin.because})" for role, origin in first.items())
+            vouch = f", or say which one it is: --assume {held[0].role.value}={binding.name}"
             yield _blocked(
                 "conflicting-roles",
                 binding.definitions[0],
                 f"`{binding.name}` is used for two things: {told}",
-                f"use two different names, or say which one it is: --assume {held[0].role.value}={binding.name}",
+                f"use two different names{'' if _one_after_the_other(state, unit, binding) else vouch}",
             )
+
+
+def _one_after_the_other(state: State, unit: Unit, binding: Binding) -> bool:
+    """Whether a variable is one thing, and later another one: each assignment gives it one role for certain."""
+    values = bindings_value(unit.names, binding)
+    roles = [{o.role for o in origins(state.values.get(value), *_EXCLUSIVE)} for value in values]
+    return len(values) == len(binding.definitions) and all(len(found) == 1 for found in roles)
 
 
 def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Finding]:
@@ -143,7 +153,7 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
-        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+        _FEED,
     )  # fmt: skip
 
 
@@ -167,13 +177,13 @@ def _made_by_hand(loop: cst.For, name: str) -> Finding:
         loop,
         f"no data loader feeds this training, but `{name}`, which the script fills by itself: every process would go "
         "through all of it",
-        "feed it from a torch.utils.data.DataLoader, or keep it on one device",
+        _FEED,
     )
 
 
 def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding]:
     """The batches of a training without a loader cannot be cut."""
-    reason, remedy = uncut.reason, "feed it from a torch.utils.data.DataLoader, or keep it on one device"
+    reason, remedy = uncut.reason, uncut.remedy or _FEED
     called = uncut.node.func if isinstance(uncut.node, cst.Call) else uncut.node
     maker = _unknown_maker(state, reach, uncut.unit, called)
     if maker is not None:
@@ -298,8 +308,8 @@ def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
                 call,
                 "a hyperparameter search chooses the settings of this training, and every process would run its own "
                 "search: the processes would build different models and hang",
-                "search on one device, or let the main process choose and broadcast the settings: "
-                "broadcast_object_list([settings])",
+                "search on one device, and migrate the training in a script of its own, with the settings that were "
+                "found",
             )
     return None
 

@@ -329,7 +329,7 @@ class _DistributionReader:
                     blocked(
                         statement,
                         "require_backward_grad_sync belongs to the wrapper, which is removed",
-                        "use no_sync()",
+                        "put the passes that exchange nothing under `with model.no_sync():`",
                     ),
                 )
                 for unit, statement, _ in found

@@ -36,6 +36,8 @@ _KNOWN = {
 _HARMLESS = ("torch.distributed.elastic.multiprocessing.errors.", "torch.distributed.ReduceOp")
 _OWN_GROUP = frozenset({"torch.distributed.new_group"})
 _HOOKS = frozenset("register_comm_hook join _set_static_graph".split())
+_ONE_DEVICE = "give each process one device, that of its local rank: model.to(local_rank), device_ids=[local_rank]"
+_ONCE = "start them once, and put the loop into the function that they run"
 _WRITES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 
 
@@ -50,7 +52,9 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
         (a for a in call.args if a.keyword is not None and a.keyword.value in ("group", "process_group")), None
     )
     if group is not None:
-        return blocked(call, f"{last} works on its own process group", "let it work on all processes")
+        return blocked(
+            call, f"{last} works on its own process group", "leave out the group: it then works on all processes"
+        )
     direct = (
         name.count(".") == 2 or questions.distributes(name) or name.startswith("torch.distributed.distributed_c10d.")
     )
@@ -71,7 +75,9 @@ def _of_arguments(call: cst.Call, last: str) -> Finding | None:
     if last in ("destroy_process_group", "get_rank", "get_world_size", "barrier") and any(
         a.keyword is None for a in call.args
     ):
-        return blocked(call, f"{last} works on its own process group", "let it work on all processes")
+        return blocked(
+            call, f"{last} works on its own process group", "leave out the group: it then works on all processes"
+        )
     return None
 
 
@@ -137,10 +143,16 @@ def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding |
             "keep only the mode that runs on several processes",
         )
     listed = given is None or isinstance(given, (cst.Tuple, cst.List))
-    if not listed or (join is not None and getattr(join, "value", "") != "True") or not alone:
+    if not listed:
         return blocked(call, "cannot tell which arguments the processes get", "write mp.spawn(f, args=(a, b))")
+    if (join is not None and getattr(join, "value", "") != "True") or not alone:
+        return blocked(
+            call,
+            "the script goes on while the processes run",
+            "wait for them, in a separate statement: mp.spawn(f, args=(a, b), join=True)",
+        )
     if any(isinstance(around, (cst.For, cst.While)) for around in unit.names.enclosing(call, cst.For, cst.While)):
-        return blocked(call, "processes are started more than once", "start them once")
+        return blocked(call, "processes are started more than once", _ONCE)
     params = functions[0].node.params
     if isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None:
         return blocked(call, "the function that the processes run takes *args or **kwargs", "write out its parameters")
@@ -151,7 +163,7 @@ def _spread(state: State, unit: Unit, call: cst.Call) -> Finding | None:
     """A model on several devices of one process."""
     ids = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device_ids"), None)
     if isinstance(ids, (cst.List, cst.Tuple)) and len(ids.elements) > 1:
-        return blocked(call, "the model is spread over several devices of one process", "give each process one device")
+        return blocked(call, "the model is spread over several devices of one process", _ONE_DEVICE)
     if not call.args:
         return blocked(call, "cannot tell which model is wrapped", "write DistributedDataParallel(model)")
     return None
@@ -177,7 +189,7 @@ def unsure(state: State, unit: Unit) -> Iterator[Finding]:
                 yield blocked(
                     call,
                     "a device is computed from the rank: the model may be spread over several devices",
-                    "give each process one device",
+                    _ONE_DEVICE,
                 )
                 break
     for node in unit.names.parents:
@@ -187,7 +199,9 @@ def unsure(state: State, unit: Unit) -> Iterator[Finding]:
             first = small.targets[0].target if isinstance(small, cst.Assign) else None
             if isinstance(first, cst.Subscript) and node in descendants(first):
                 if unit.names.module.code_for_node(first).startswith(("os.environ", "environ")):
-                    yield blocked(node, f"the script sets {node.evaluated_value} itself", "leave that to the launcher")
+                    yield blocked(
+                        node, f"the script sets {node.evaluated_value} itself", "remove this line: the launcher sets it"
+                    )
 
 
 def _of_program(state: State, receiver: object, call: cst.Call) -> bool:

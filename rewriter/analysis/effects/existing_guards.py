@@ -55,11 +55,11 @@ def is_elif(unit: Unit, node: cst.If) -> bool:
     return not isinstance(unit.names.parents.get(node), (cst.IndentedBlock, cst.Module))
 
 
-def in_turn(state: State, unit: Unit, call: cst.Call) -> bool:
-    """Whether a call is already under ``accelerator.main_process_first()``."""
+def in_turn(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a call or a statement is already under ``accelerator.main_process_first()``."""
     return any(
         origins(state.calls[item.item].receiver, Role.ACCELERATOR)
-        for around in unit.names.enclosing(call, cst.With)
+        for around in unit.names.enclosing(node, cst.With)
         for item in getattr(around, "items", ())
         if isinstance(item.item, cst.Call) and item.item in state.calls
     )

@@ -130,7 +130,8 @@ class Makings:
         loops = [node for node in self.reach.loops(statement, self.unit) if self.reach.loaders(node)]
         code = self.unit.names.function(statement)
         once = code in self.reach.reachable and code not in for_rows(self.state, self.reach)
-        return once and not loops and not self.together(self.unit, statement)
+        turn = in_turn(self.state, self.unit, statement)
+        return once and not loops and not turn and not self.together(self.unit, statement)
 
     def _makes_elsewhere(self, code: Code) -> bool:
         """Whether a function of another module makes a file."""
@@ -219,7 +220,7 @@ def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
         node,
         f"every process must wait here until the main process has written the file, but each asks `{text}` by itself, "
         "and one that finds the file already does not come here",
-        "ask inside `with accelerator.main_process_first():`, so that the others find what the main process has made",
+        "ask for the file inside the function that makes it, and call that function without asking",
         Severity.BLOCKED,
     )
 

@@ -88,6 +88,30 @@ def averages_weights(name: str) -> bool:
     return transfer(name, training.WeightAverage) is not None
 
 
+def needs_whole_weights(name: str) -> bool:
+    """Whether an optimizer cannot work on sharded weights."""
+    found = transfer(name, training.Optimizer)
+    return found is not None and found.whole
+
+
+def joins_weights(name: str) -> bool:
+    """Whether a call joins parameters in one vector, or writes them from one."""
+    return transfer(name, training.FlatWeights) is not None
+
+
+def copies(name: str) -> bool:
+    """Whether a call returns a copy of its argument."""
+    found = transfer(name, tensors.Same)
+    return found is not None and found.copy
+
+
+@cache
+def as_python() -> frozenset[str]:
+    """Methods of a tensor that give a list or an array."""
+    known = named(tensors.ToHost).items()
+    return frozenset(name.rpartition(".")[2] for name, each in known if each.gives in ("list", "array"))
+
+
 def keeps_module() -> frozenset[str]:
     """Methods of a module that return the module itself."""
     return methods("torch.nn.Module", training.ModuleInPlace)

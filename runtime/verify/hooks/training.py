@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ...torch_sharding import whole_of
 from .figures import digest, norm, number, sketch, together
 from .recorder import Ended, Recorder
 
@@ -76,7 +77,7 @@ class Steps:
         if self._inside > 1 or not self._recorder.mine:
             return
         with torch.no_grad():
-            self._gradient = norm([p.grad for p in parameters_of(optimizer) if p.grad is not None])
+            self._gradient = norm([whole_of(p.grad) for p in parameters_of(optimizer) if p.grad is not None])
         self._rates = rates_of(optimizer)
 
     def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -94,8 +95,8 @@ class Steps:
             raise Ended
 
     def _record(self, optimizer: Optimizer, index: int, made: int, first: bool) -> None:
-        parameters = parameters_of(optimizer)
         with torch.no_grad():
+            parameters = [whole_of(p.detach()) for p in parameters_of(optimizer)]  # of sharded ones, on all ranks
             hashes = [digest(p) for p in parameters]
             each = parameters[:_MOST_PARAMETERS]
             sketches = [sketch(p) for p in parameters]
@@ -113,7 +114,7 @@ class Steps:
             }
         if first:
             fields["cls"] = _kind(optimizer)
-            fields["names"] = names_of(each)
+            fields["names"] = names_of(parameters_of(optimizer)[:_MOST_PARAMETERS])
         self._recorder.write("step", **fields)
 
 

@@ -113,7 +113,8 @@ def test_the_request_carries_bytes_and_the_place(tmp_path: Path) -> None:
     assert found["original"] == {**place, "texts": {}}
     assert found["migrated"] == {**place, "texts": {"code/train.py": base64.b64encode(AFTER).decode()}}
     assert (found["version"], found["procs"], found["steps"], found["exact"]) == (1, [2], 5, False)
-    assert (found["seconds"], found["arguments"]) == (9, ["--epochs", "1"])
+    assert (found["seconds"], found["arguments"], found["sharded"]) == (9, ["--epochs", "1"], False)
+    assert handover.request([], path, asked, tmp_path, sharded=True)["sharded"] is True
 
 
 def test_the_request_says_what_differs_by_nature(tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ CONSTRUCTED = {
         ValueError,
         "Give it in one place",
     ),
-    "an engine": ({"fsdp_plugin": 1}, NotImplementedError, r"Accelerator\(fsdp_plugin=...\) is not available"),
+    "an engine": ({"megatron_lm_plugin": 1}, NotImplementedError, r"Accelerator\(megatron_lm_plugin=...\) is not"),
+    "another plugin": ({"fsdp_plugin": 1}, TypeError, r"fsdp_plugin was given a int; it takes a FullySharded"),
+    "another mesh": ({"parallelism_config": "dp"}, TypeError, "parallelism_config was given a str"),
 }
 
 

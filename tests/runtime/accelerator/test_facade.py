@@ -73,7 +73,7 @@ def test_one_process():
     [
         ({"mixed_precision": "half"}, UnknownWordError, "no, fp16, bf16"),
         ({"mixed_precision": "fp8"}, NotAvailableYet, "bf16"),
-        ({"fsdp_plugin": object()}, NotAvailableYet, "fsdp_plugin"),
+        ({"megatron_lm_plugin": object()}, NotAvailableYet, "megatron_lm_plugin"),
         ({"gradient_accumulation_steps": 0}, MixedUseError, "1 or more"),
         (
             {"gradient_accumulation_steps": 2, "gradient_accumulation_plugin": GradientAccumulationPlugin(num_steps=2)},

@@ -167,7 +167,7 @@ def test_compilation_as_the_environment_says():
     assert TorchDynamoPlugin().to_kwargs() == {}
 
 
-@pytest.mark.parametrize("name", [*"DeepSpeedPlugin FullyShardedDataParallelPlugin ParallelismConfig".split()])
+@pytest.mark.parametrize("name", ["DeepSpeedPlugin"])
 def test_names_that_come_later(name):
     assert getattr(utils, name) is getattr(runtime, name)
     with pytest.raises(NotAvailableYet, match=rf"{name}\(...\) is not available in this version"):

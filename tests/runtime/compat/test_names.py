@@ -67,7 +67,7 @@ LATER = {
     "big_modeling": "cpu_offload_with_hook dispatch_model",
     "hooks": "ModelHook AlignDevicesHook add_hook_to_module remove_hook_from_module",
     "inference": "prepare_pippy",
-    "utils": "merge_fsdp_weights GatheredParameters compile_regions infer_auto_device_map load_and_quantize_model",
+    "utils": "save_fsdp_model GatheredParameters compile_regions infer_auto_device_map load_and_quantize_model",
     "utils.modeling": "get_balanced_memory set_module_tensor_to_device",
 }
 

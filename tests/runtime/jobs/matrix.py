@@ -86,8 +86,8 @@ class Mixed:
 
     def __call__(self, model):
         from torchlift.runtime.device.precision import Precision
-        from torchlift.runtime.strategies.data_parallel import PrecisionEngine
         from torchlift.runtime.strategies.extend import extend
+        from torchlift.runtime.strategies.strategy import PrecisionEngine
         from torchlift.runtime.types import PrecisionType
 
         extend(model, PrecisionEngine(Precision(PrecisionType("bf16"), "cpu")))

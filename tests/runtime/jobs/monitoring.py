@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDatas
 from torchlift.runtime import Accelerator
 from torchlift.runtime.local_sgd import LocalSGD
 from torchlift.runtime.process.system import get_free_port
-from torchlift.runtime.strategies import data_parallel
+from torchlift.runtime.strategies import strategy
 
 STEPS = 4
 
@@ -210,7 +210,7 @@ def buffers_that_do_not_become_equal(accelerator):
     model[1].register_buffer("statistics", torch.full((2,), float(accelerator.process_index)))
     model, optimizer, loader = trained(accelerator, model)
     model[1].statistics.fill_(accelerator.process_index)
-    data_parallel.equalise = lambda world, tensors, together=False: None  # as though they could not be written to
+    strategy.equalise = lambda world, tensors, together=False: None  # as though they could not be written to
     fit(accelerator, model, optimizer, loader)
 
 

@@ -18,12 +18,12 @@ from torchlift.runtime import (
     FullyShardedDataParallelPlugin,
     GradientAccumulationPlugin,
     MixedUseError,
-    NotAvailableYet,
     ProjectConfiguration,
     set_seed,
     utils,
 )
 from torchlift.runtime.collectives.world import World
+from torchlift.runtime.utils import patch_environment
 
 folder = Path(sys.argv[1])
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -247,9 +247,11 @@ def w15_several_processes_on_the_cpu_know_each_other():
     assert accelerator.gather(torch.tensor([rank])).tolist() == [0, 1]
 
 
-def w16_sharding_that_is_not_there_is_not_replaced_by_something_else():
-    assert "FullyShardedDataParallelPlugin" in raises(NotAvailableYet, FullyShardedDataParallelPlugin)
-    assert "fsdp_plugin" in raises(NotAvailableYet, Accelerator, fsdp_plugin=object())
+def w16_weights_are_sharded_on_the_cpu():
+    for how in ({"fsdp_plugin": FullyShardedDataParallelPlugin()}, {}):
+        with patch_environment(accelerate_use_fsdp=True):
+            net = Accelerator(**how).prepare(line())
+        assert hasattr(net.weight, "full_tensor") and net.weight.full_tensor().item() == 1.0
 
 
 def w17_uneven_inputs_are_joined_on_the_cpu():

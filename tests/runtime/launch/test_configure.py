@@ -34,7 +34,7 @@ def job(environment=None, **options):
 
 
 def test_questions_and_answers(home):
-    done = invoke("config", input="1\ny\n3\nbf16\ny\n")
+    done = invoke("config", input="1\ny\n3\nbf16\ny\nn\n")
     assert done.exit_code == 0, done.output
     assert str(home) in done.output
     expected = ClusterConfig(num_processes=3, mixed_precision="bf16", use_cpu=True, split_batches=True)
@@ -43,7 +43,7 @@ def test_questions_and_answers(home):
 
 
 def test_questions_for_several_machines(tmp_path):
-    done = invoke("config", "--config_file", tmp_path / "x.yaml", input="2\n1\nhost\n29501\nn\n4\nno\nn\n")
+    done = invoke("config", "--config_file", tmp_path / "x.yaml", input="2\n1\nhost\n29501\nn\n4\nno\nn\nn\n")
     assert done.exit_code == 0, done.output
     config = read_config(tmp_path / "x.yaml")
     assert (config.num_machines, config.machine_rank, config.main_process_ip) == (2, 1, "host")
@@ -103,7 +103,7 @@ def test_a_file_of_accelerate(tmp_path):
         ({"dynamo_config": {"dynamo_dance": 1}}, ConfigError, "dynamo_config.dynamo_dance"),
         ({"dynamo_config": {"dynamo_mode": "max"}}, ValueError, "max-autotune"),
         ({"compute_environment": "AMAZON_SAGEMAKER", "iam_role_name": "x"}, NotAvailableYet, "AMAZON_SAGEMAKER"),
-        ({"fsdp_config": {"fsdp_version": 2}}, NotAvailableYet, "FSDP"),
+        ({"megatron_lm_config": {"tp_degree": 2}}, NotAvailableYet, "Megatron-LM"),
         ({"distributed_type": "DEEPSPEED"}, NotAvailableYet, "DEEPSPEED"),
         ({"distributed_type": "MULTI"}, ValueError, "MULTI_GPU"),
         ({"distributed_type": "NO", "num_processes": 2}, ConfigError, "one process"),
@@ -200,11 +200,8 @@ def test_the_self_test():
 @pytest.mark.parametrize(
     ("option", "ability"),
     [
-        ("--use_fsdp", "FSDP"),
-        ("--fsdp_version=2", "FSDP"),
         ("--zero_stage=3", "DeepSpeed"),
         ("--use_megatron_lm", "Megatron-LM"),
-        ("--parallelism_config_tp_size=2", "a mesh"),
         ("--fp8_backend=TE", "fp8"),
         ("--tpu", "a TPU"),
         ("--enable_cpu_affinity", "binding processes to cores"),

@@ -49,6 +49,24 @@ def test_every_promise_is_held(name: str, options: tuple[str, ...], tmp_path: Pa
     assert [seen.of("weights", n)["outcome"] for n in (1, 2)] == ["held", "held"]
 
 
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "gan" else pytest.mark.slow) for name in MIGRATED]
+)
+def test_every_promise_is_held_with_sharded_weights(name: str, tmp_path: Path, verify: Callable[..., Any]) -> None:
+    folder = _copy(name, tmp_path)
+    seen = verify(folder / "before.py", folder / "after.py", *MIGRATED[name], options=("--strategy", "fsdp"))
+    assert seen.broken() == {}, seen.errors
+    assert [seen.of("weights", n)["outcome"] for n in (1, 2)] == ["held", "held"]
+
+
+def test_the_weights_really_are_sharded(tmp_path: Path, verify: Callable[..., Any]) -> None:
+    folder = _copy("module_level", tmp_path)
+    after = folder / "after.py"
+    after.write_text(after.read_text() + "\nprint(type(next(model.parameters())).__name__)\n")
+    seen = verify(folder / "before.py", after, options=("--strategy", "fsdp"))
+    assert any("DTensor" in detail for detail in seen.broken().values()), seen.broken()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*MIGRATED, *ALONE])
 def test_a_script_computes_what_it_computes(name: str, tmp_path: Path, verify: Callable[..., Any]) -> None:

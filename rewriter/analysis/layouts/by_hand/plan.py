@@ -65,7 +65,8 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
     done = [r for r in state.calls.values() if method_name(r.node) == "shard_batch" and _is_ours(r)]
     played = next((r for r in state.calls.values() if any(map(questions.plays, outside_names(r)))), None)
     if played is not None:
-        return Obstacle(played.unit, played.node, "an environment is played, and each process would play its own")
+        reason, keep = "an environment is played, and each process would play its own", "keep it on one device"
+        return Obstacle(played.unit, played.node, reason, remedy=keep)
     for each in trainings(state, reach, training):
         if done:
             found.loops += each.steps
@@ -75,7 +76,9 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
             return one
         if not able:
             unit, batch = one.batches[0]
-            return Obstacle(unit, batch.node, "Accelerate has no method for it; migrate with --target torchlift")
+            return Obstacle(
+                unit, batch.node, "Accelerate has no method for it", remedy="migrate with --target torchlift"
+            )
         found.add(one, each.steps)
     return found if found.loops else None
 

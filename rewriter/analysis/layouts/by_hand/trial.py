@@ -31,6 +31,8 @@ class Obstacle(NamedTuple):
     reason: str
     certain: bool = False
     """The code that makes the batches says so, and they come from no loader."""
+    remedy: str = ""
+    """What else can be done than to feed it from a loader."""
 
 
 class TrialOutcome(NamedTuple):

@@ -52,6 +52,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "dataset": training.Dataset,
     "sampler": training.Sampler,
     "weight_average": training.WeightAverage,
+    "flat_weights": training.FlatWeights,
     "split": training.Split,
     "collate": training.Collate,
     "metric": training.Metric,

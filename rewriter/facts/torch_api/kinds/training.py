@@ -81,6 +81,9 @@ class Wrapper(NamedTuple):
 class Optimizer(NamedTuple):
     """A class of optimizers, or a function that creates one."""
 
+    whole: bool = False
+    """A step needs each weight as a whole: torch has no form of it for sharded ones."""
+
 
 class Scheduler(NamedTuple):
     """A class of learning rate schedules, or a function that creates one."""
@@ -111,6 +114,10 @@ class Sampler(NamedTuple):
 
     distributed: bool = False
     random: bool = False
+
+
+class FlatWeights(NamedTuple):
+    """Joins parameters in one vector, or writes them from one."""
 
 
 class WeightAverage(NamedTuple):

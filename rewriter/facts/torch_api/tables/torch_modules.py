@@ -147,6 +147,8 @@ ROWS: Table = {
     "torch.nn.AdaptiveLogSoftmaxWithLoss": ("criterion", {"classes": True}),
     # tensors that a model owns
     "torch.nn.Parameter": ("parameter", {}),
+    "torch.nn.utils.parameters_to_vector": ("flat_weights", {}),
+    "torch.nn.utils.vector_to_parameters": ("flat_weights", {}),
     "torch.nn.Buffer": ("parameter", {}),
     "torch.nn.parameter.Parameter": ("parameter", {}),
     "torch.nn.parameter.Buffer": ("parameter", {}),

@@ -112,7 +112,7 @@ def text(path):
 def fetch(path):
     if os.path.isfile(path):
         return path
-    urllib.request.urlretrieve("https://example.com/" + path, path)
+    urllib.request.urlretrieve("http://x/" + path, path)
     return path
 
 
@@ -132,7 +132,7 @@ class Rows:
         return os.path.isfile("rows.txt")
 
     def download(self):
-        urllib.request.urlretrieve("https://example.com/rows.txt", "rows.txt")
+        urllib.request.urlretrieve("http://x/rows.txt", "rows.txt")
 """
 KEPT = {
     "a text": 'scale = text("scale.json")',
@@ -217,7 +217,17 @@ def test_a_block_that_calls_it_at_its_head_is_run_in_turn(head: str, trained: Tr
 
 
 @pytest.mark.hazard("U17")
-@pytest.mark.parametrize("inside", ['urllib.request.urlretrieve("https://example.com/b", "b")', "next(iter(loader))"])
+@pytest.mark.parametrize("inside", ['urllib.request.urlretrieve("http://x/b", "b")', "next(iter(loader))"])
 def test_a_block_in_which_all_meet_is_not_run_in_turn(inside: str, trained: Trained) -> None:
     text, findings = trained(top=KEEPS, built=f'for row in text("scale.json"):\n    {inside}')
     assert "main_process_first" not in text and "read-back" in findings
+
+
+@pytest.mark.hazard("U17")
+def test_a_question_in_a_turn_of_the_script_is_asked_once(trained: Trained) -> None:
+    """It was put into a second turn, inside the first."""
+    make = 'def make(path):\n    with open(path, "w") as file:\n        file.write("1")\n'
+    asked = '    if not os.path.exists("w.txt"):\n        make("w.txt")'
+    top = f"import os\nfrom torchlift.runtime import Accelerator\naccelerator = Accelerator()\n{make}"
+    text, _ = trained(top=f"{top}{IN_TURN}{asked}\n")
+    assert f"{IN_TURN}{asked}\n" in text and text.count("main_process_first") == 1

@@ -1,0 +1,1 @@
+"""How much memory a training run needs, before it runs."""

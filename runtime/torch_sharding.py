@@ -1,0 +1,216 @@
+"""
+The private names of torch's `fully_shard` and of its sharded tensors: all of them, each with its reason.
+
+As in `torch_internals`: nobody promises that they stay. They were run with torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import MixedUseError, ShardedTensorError
+
+
+def sharded_parts(model: nn.Module) -> list[Any]:
+    """
+    What `fully_shard` keeps of each weight that it has sharded: `sharded_param` is the parameter of the model outside
+    of forward and backward passes, `unsharded_accumulated_grad` what windows without an exchange have collected.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    found: dict[int, Any] = {}
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            state = module._get_fsdp_state()
+            groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+            found.update((id(part), part) for group in groups if group is not None for part in group.fsdp_params)
+    return list(found.values())
+
+
+def begin_sharded(root: Any) -> None:
+    """
+    Do what the first forward pass would do: from now on parts of the model can be called by themselves, and every part
+    has its whole parameter, empty between passes. All processes call it.
+    """
+    root._get_fsdp_state()._lazy_init()
+    for module in root.modules():
+        if hasattr(module, "unshard") and hasattr(module, "reshard"):
+            module.unshard()
+            module.reshard()
+
+
+def whole_parameter(part: Any) -> nn.Parameter:
+    """The parameter that passes compute with: gradients of this process are added there, and hooks are called."""
+    found: nn.Parameter = part._unsharded_param
+    return found
+
+
+def around_forward(root: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run another method of a sharded model as its forward pass is run (`register_fsdp_forward_method` does so)."""
+    state = root._get_fsdp_state()
+    args, kwargs = state._pre_forward(root, args, kwargs)
+    return state._post_forward(root, args, call(*args, **kwargs))
+
+
+def is_view(value: object) -> bool:
+    """
+    A tensor in whose graph torch would lose its hook if it were changed in place (`out += 1`): what a layer returns for
+    inputs of three dimensions, for one. Without the hook weights are not gathered for the backward pass.
+    """
+    return isinstance(value, torch.Tensor) and value.requires_grad and value._base is not None
+
+
+def stopped_in_a_pass(root: Any) -> bool:
+    """A pass has ended in an error, outside of all passes: what it has gathered is still there."""
+    states = root._get_fsdp_state()._state_ctx.all_states
+    return any(state._training_state.name != "IDLE" for state in states)
+
+
+def is_uneven(tensor: object) -> bool:
+    """A sharded tensor of which some processes have fewer rows than others."""
+    return is_sharded(tensor) and tensor.shape[0] % tensor.device_mesh.size(-1) != 0  # type: ignore[attr-defined]
+
+
+def forget_failed_pass(root: Any) -> None:
+    """Take a sharded model out of a pass that has failed; what it has collected without an exchange stays."""
+    parts = sharded_parts(root)
+    kept = [(part, part.unsharded_accumulated_grad, whole_parameter(part).grad) for part in parts]
+    if hasattr(root, "reset_iter_state"):
+        root.reset_iter_state()
+    for part, collected, gradient in kept:
+        part.unsharded_accumulated_grad, whole_parameter(part).grad = collected, gradient
+
+
+def move_hooks(source: torch.Tensor, whole: torch.Tensor, sharded: torch.Tensor | None = None) -> None:
+    """
+    Let others call the hooks of a parameter; the handles that the script holds take them off there.
+
+    Args:
+        source: the parameter; of a sharded model, hooks of gradients are not called there.
+        whole: calls hooks of gradients, with those of this process, as other strategies do.
+        sharded: calls hooks after gradients have been added, with those of all processes; None where it is the source.
+    """
+    hooks = source._backward_hooks
+    if hooks:
+        whole._backward_hooks, source._backward_hooks = hooks, None
+    after = None if sharded is None else getattr(source, "_post_accumulate_grad_hooks", None)
+    if after:
+        sharded._post_accumulate_grad_hooks = after  # type: ignore[union-attr]
+
+
+def checkpoint_in_place(module: nn.Module) -> None:
+    """Compute what is inside of a module again in the backward pass, with the same random numbers. No name changes."""
+    from torch.distributed import _composable
+
+    checkpoint: Any = _composable.checkpoint  # type: ignore[attr-defined]
+    checkpoint(module, preserve_rng_state=True)
+
+
+_MESHES: dict[Any, Callable[[], None]] = {}
+"""Those of sharded models, and what is called before all processes read a whole tensor."""
+
+
+def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
+    """
+    Take three silent faults out of tensors that are sharded over a mesh.
+
+    A number that is read of one (`.item()`, `float`, `bool`) is that of the whole tensor; to pickle one is an error, as
+    the file would hold the part of one process; and setting `.data` of one, which torch does without effect, sets it.
+
+    Args:
+        mesh: whose tensors.
+        read: called before a number is read: all processes must do so.
+    """
+    from torch.distributed.tensor import DTensor
+
+    first = not _MESHES
+    _MESHES[mesh] = read
+    if not first:
+        return
+    scalar = torch.ops.aten._local_scalar_dense.default
+
+    def number(_operation: Any, args: tuple[Any, ...], _kwargs: Any) -> Any:
+        return whole_of(args[0]).item()
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        if self.device_mesh in _MESHES and any(not placement.is_replicate() for placement in self.placements):
+            raise ShardedTensorError(
+                "this tensor is sharded: a file, or another process, would get the part of one process alone. Save "
+                "weights with accelerator.save(accelerator.get_state_dict(model), path) and anything else with "
+                "accelerator.save(..., path), on all processes; tensor.full_tensor() is the whole one."
+            )
+        return torch.Tensor.__reduce_ex__(self, protocol)  # type: ignore[no-untyped-call]
+
+    def set_data(self: Any, value: torch.Tensor) -> None:
+        if self.device_mesh in _MESHES:
+            fill_shard(self, value)
+        else:
+            torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+
+    kind: Any = DTensor
+    kind._op_dispatcher._custom_op_handlers[scalar] = number
+    kind.__reduce_ex__ = reduced
+    kind.data = property(torch.Tensor.data.__get__, set_data)  # type: ignore[attr-defined]
+
+
+def whole_of(tensor: Any) -> torch.Tensor:
+    """The whole of a sharded tensor; any other one is itself. All processes ask for it, if it is not whole on each."""
+    if not hasattr(tensor, "placements"):
+        return tensor  # type: ignore[no-any-return]
+    if all(placement.is_replicate() for placement in tensor.placements):
+        return tensor.to_local()  # type: ignore[no-any-return]
+    _MESHES.get(tensor.device_mesh, bool)()
+    return tensor.full_tensor()  # type: ignore[no-any-return]
+
+
+def fill_shard(sharded: Any, value: torch.Tensor) -> None:
+    """
+    Copy the values of a whole tensor, or of one that is sharded alike, into a sharded one.
+
+    Raises:
+        MixedUseError: it has another shape or type.
+    """
+    if value.shape != sharded.shape or value.dtype != sharded.dtype:
+        raise MixedUseError(
+            f"the data of a sharded weight of shape {list(sharded.shape)} and type {sharded.dtype} was to become a "
+            f"tensor of {list(value.shape)} and {value.dtype}. Change weights before accelerator.prepare."
+        )
+    with torch.no_grad():
+        sharded.detach().copy_(as_sharded(value, sharded))
+
+
+def as_sharded(value: torch.Tensor, like_this: Any) -> torch.Tensor:
+    """This process's part of a tensor that all processes have, as a sharded one. Nothing is exchanged."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if isinstance(value, DTensor):
+        return value
+    local = value.detach().to(like_this.to_local().device)
+    return distribute_tensor(local, like_this.device_mesh, like_this.placements, src_data_rank=None)
+
+
+def unscale_apart(scaler: torch.amp.GradScaler) -> None:
+    """Let a scaler take sharded gradients and whole ones one after the other: torch has one call for all of them."""
+    if "_unscale_grads_" in vars(scaler):
+        return
+    own = scaler._unscale_grads_
+
+    def unscale(optimizer: Any, *arguments: Any) -> dict[torch.device, torch.Tensor]:
+        given = [one for group in optimizer.param_groups for one in group["params"]]
+        kinds = [[one for one in given if is_sharded(one) is kind] for kind in (True, False)]
+        found: dict[torch.device, torch.Tensor] = {}
+        for parameters in filter(None, kinds):
+            found.update(own(SimpleNamespace(param_groups=[{"params": parameters}]), *arguments))  # type: ignore[arg-type]
+        return found
+
+    scaler._unscale_grads_ = unscale  # type: ignore[method-assign, assignment]
+
+
+def is_sharded(value: object) -> bool:
+    """A tensor that is laid over the processes of a sharded model."""
+    return bool(_MESHES) and isinstance(value, torch.Tensor) and getattr(value, "device_mesh", None) in _MESHES
