@@ -71,7 +71,7 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     if not facts.connects:
         yield from _still_called(facts, handed)
     if facts.home is not None:
-        yield from _home(facts, facts.home)
+        yield from _home(facts, facts.home, handed)
     if facts.connects:  # what is called may ask the group
         yield from _still_called(facts, handed)
     for hand_down in facts.hand_downs:
@@ -98,7 +98,7 @@ def _still_called(facts: ModuleFacts, handed: Container[cst.Call]) -> Iterator[E
             yield InsertBefore(ID, statement, facts.module.code_for_node(call), reason=_MORE)
 
 
-def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
+def _home(facts: ModuleFacts, home: Home, handed: Container[cst.Call]) -> Iterator[Edit | Finding]:
     arguments = ", ".join(f"{keyword}={value}" for keyword, value in (*home.arguments, *_asked(facts)))
     text = f"{facts.accelerator} = Accelerator({arguments})"
     runtime = facts.abilities.module
@@ -115,7 +115,6 @@ def _home(facts: ModuleFacts, home: Home) -> Iterator[Edit | Finding]:
         yield kind(ID, home.node, text, reason=home.because)
         if home.gives:
             yield kind(ID, home.node, home.gives, reason="the script reads its device there")
-    handed = {handing.call for handing in facts.handings}
     still = {statement for statement, call in facts.still_called if call in handed}
     for statement in (s for s in home.removed if s not in still):
         yield Remove(ID, statement, reason="the accelerator chooses the device", absorbs=_INSIDE)

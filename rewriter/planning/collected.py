@@ -16,21 +16,15 @@ from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
 from ..analysis.devices.scattered import lent_wrapper, scattered
 from ..analysis.devices.use_before_prepare import Stands
-from ..analysis.devices.visible_gpus import chooses, left_to_launcher, visible_devices
+from ..analysis.devices.visible_gpus import chooses, left_to_launcher
 from ..analysis.diagnostics.behaviour import story
-from ..analysis.diagnostics.differences import same_noise, same_rows
-from ..analysis.diagnostics.own_streams import own_streams
-from ..analysis.diagnostics.refusals import contradictions
-from ..analysis.diagnostics.remarks import of_apex, remarks
-from ..analysis.diagnostics.set_orders import set_orders
+from ..analysis.diagnostics.remarks import of_apex
 from ..analysis.distributed.manual_ddp import without_prefix
 from ..analysis.distributed.wrapper_reads import WrapperReads
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart
-from ..analysis.effects.folders import folders
-from ..analysis.effects.unseen import unseen
 from ..analysis.layouts import metrics
 from ..analysis.layouts.batch_artifacts import (
     dropped_batches,
@@ -45,9 +39,8 @@ from ..analysis.layouts.batch_numbers import batch_numbers
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
-from ..analysis.layouts.decisions import Joint, decisions
+from ..analysis.layouts.decisions import decisions, joint_of
 from ..analysis.layouts.divergence import Equality
-from ..analysis.layouts.epochs.averages import averages
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
@@ -57,7 +50,6 @@ from ..analysis.precision.scalers import ScalerUse
 from ..analysis.sharding.survival import survival
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.cached_batches import kept_batches
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.hand_schedules import early_horizons
 from ..config import Strategy
@@ -75,6 +67,7 @@ from ..facts.module import (
 )
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
+from .found_anyway import found_anyway
 from .prepare import PreparePlan
 from .program import ProgramFacts
 from .wrapped import hidden, kept_before
@@ -98,7 +91,8 @@ class Collected:
         self.behaviour: tuple[Behaviour, ...] = ()
         self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
         self.arrivals = [a for u, a in plan_.arrivals if u is unit]
-        chosen = visible_devices(state, unit, reach) if program.existing is None else []
+        anyway = found_anyway(program, unit)
+        chosen = anyway.chosen
         self.visible = [s for s in chosen if unit.names.function(s) not in program.shared]
         self.lent_choices = [s for s in chosen if s not in self.visible and chooses(unit, s)]
         self.legacy = legacy_tensors(state, unit, mover)
@@ -130,23 +124,21 @@ class Collected:
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         self.gathers += [g for u, g in cut.gathers if u is unit]
         self.figures = [figure for e in understood for figure in e.figures]
-        split = program.config.keep_global_batch
-        done = () if cut.batches else cut.loops
-        totals = averages(state, unit, reach, training, program.gradient_path, split=split, done=done)
+        totals = anyway.totals
         self.gathers += [a for a in totals if isinstance(a, Gather)]
         self.figures += [a for a in totals if isinstance(a, BatchFigure)]
         self.averages = [a for a in totals if isinstance(a, Count) and not program.config.keep_global_batch]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
         self.effects, self.handles = self.output.effects, self.output.handles
         self.gathers = metrics.outside_guards(self.gathers, self.effects)
-        self.folders: list[Folder] = list(folders(state, unit, reach))
+        self.folders: list[Folder] = list(anyway.folders)
         answers = [answer for other, answer in program.received if other is unit]
         self.received = [a for a in answers if isinstance(a, Received)]
         self.saves = list(checkpoints.saves(state, unit, reach, plan_.prepared))
         self.state_dicts = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
         wrapped = [s for s in self.state_dicts if reads.wraps(unit, s.model) is not False]
         self.prefixed = [s.call for s in wrapped if not self._plain(s)]
-        self.loads = list(checkpoints.loads(state, unit, reach, training))
+        self.loads = list(anyway.loads)
         self.read_back: list[Wait] = []
         alone = [s for s in self.state_dicts if checkpoints.after_exception(unit, s.call) is not None]
         self.state_dicts = [s for s in self.state_dicts if s not in alone]
@@ -162,16 +154,11 @@ class Collected:
             *(f for u, f in plan_.findings if u is unit),
             *(a for a in totals if isinstance(a, Finding) and not self._is_filled_exactly(a)),
             *left_to_launcher(state, unit, reach, self.visible),
-            *contradictions(state, unit, reach),
+            *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
             *(survival(state, unit, reach, training, plan_.stands) if self._shards() else ()),
             *self.twofold,
-            *kept_batches(state, unit, reach, training),
-            *remarks(state, unit, reach, training),
-            *same_noise(state, unit, reach, training),
-            *same_rows(state, unit, reach),
-            *own_streams(state, unit, reach),
-            *set_orders(state, unit, reach),
+            *anyway.remarks,
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
             *(checkpoints.of_this_process(unit, s) for s in alone),
@@ -179,7 +166,7 @@ class Collected:
             *(a for a in answers if isinstance(a, Finding)),
         ]
         told = {finding.node for finding in self.findings if finding.id == "once"}
-        self.findings += [f for f in unseen(state, unit, reach, training) if f.node not in told]
+        self.findings += [f for f in anyway.unseen if f.node not in told]
         if program.settled:
             self._as_it_is()
 
@@ -223,7 +210,7 @@ class Collected:
             *(without_prefix(call) for call in prefixed),
             *self.twofold,
             *(f for u, f in (self.hand.told if self.hand is not None else ()) if u is unit),
-            *contradictions(program.state, unit, program.reach),
+            *found_anyway(program, unit).contradictions,
             *of_apex(program.state, unit),
         ]
 
@@ -284,7 +271,7 @@ class Collected:
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
         self.findings.extend(a for a in answers if isinstance(a, Finding))
-        self.findings.extend(swallowed_errors(self.unit, Joint(state, reach, training, equality)))
+        self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
         path = self.program.gradient_path
@@ -357,7 +344,7 @@ class Collected:
         found += [s.call for s in self.state_dicts]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
-        found += [p.node for p in moves if not self.program.constants.followed(p)]
+        found += [p.node for p in moves if not self.program.settings.constants.followed(p)]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         needing = set()
@@ -388,7 +375,7 @@ class Collected:
 
     def precision(self) -> MixedPrecision:
         """What mixed precision is in the module, as far as it is kept."""
-        found = self.program.precision
+        found = self.program.settings.precision
         if found is None:
             return MixedPrecision()
         use = found.scalers.get(self.unit, ScalerUse())

@@ -10,7 +10,6 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import Function, Instance, Klass, State, Unit
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.walk import descendants
-from .holders import lineage
 
 _NAMES = frozenset({"globals", "locals", "vars"})
 
@@ -62,7 +61,7 @@ def _methods(state: State, node: cst.BaseExpression) -> Iterator[cst.FunctionDef
     slot = state.values.get(node)
     for thing in slot.things if slot is not None else ():
         klass = thing.klass if isinstance(thing, Instance) else state.klass.get(thing)
-        for each in lineage(klass) if klass is not None else ():
+        for each in klass.lineage() if klass is not None else ():
             yield from (s for s in getattr(each.node.body, "body", ()) if isinstance(s, cst.FunctionDef))
 
 

@@ -74,7 +74,7 @@ class Holders:
                 init is None
                 or made.role is not None
                 or fixed_in(made, _KEPT)
-                or not self._laid_open.isdisjoint(lineage(made))
+                or not self._laid_open.isdisjoint(made.lineage())
             ):
                 return []
             found[init] = None
@@ -100,7 +100,7 @@ class Holders:
         made = self.family(klass)
         if not made or any(self.init(one) is not None or one.role is not None or fixed_in(one, _KEPT) for one in made):
             return []
-        if not self._laid_open.isdisjoint(other for one in made for other in lineage(one)):
+        if not self._laid_open.isdisjoint(other for one in made for other in one.lineage()):
             return []
         found: dict[cst.FunctionDef, None] = {}
         pending = [method]
@@ -125,7 +125,7 @@ class Holders:
         """By attribute, the code that sets it: of objects of some classes, and of any others."""
 
         def find() -> dict[str, list[Code]]:
-            classes = {other.node for one in made for other in lineage(one)}
+            classes = {other.node for one in made for other in one.lineage()}
             found: dict[str, dict[Code, None]] = {}
             for unit in self.reach.units:
                 for node in unit.names.every(cst.Attribute):
@@ -163,12 +163,12 @@ class Holders:
 
     def family(self, klass: Klass) -> list[Klass]:
         """The classes that are, or derive from, a class, and of which there are objects."""
-        return [made for made in self.made if klass in lineage(made)]
+        return [made for made in self.made if klass in made.lineage()]
 
     def kin(self, one: Klass, other: Klass) -> bool:
         """Whether every object that has the methods of one class has those of the other, too."""
         family = self.family(one)
-        return bool(family) and all(other in lineage(made) for made in family)
+        return bool(family) and all(other in made.lineage() for made in family)
 
     def unit(self, code: Code) -> Unit:
         """The module of some code."""
@@ -178,13 +178,6 @@ class Holders:
 _KEPT = "accelerator"
 """The attribute by which objects keep it."""
 _CHOICES = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation)
-
-
-def lineage(klass: Klass) -> Iterator[Klass]:
-    """A class and all its bases in the program."""
-    yield klass
-    for base in klass.bases:
-        yield from lineage(base)
 
 
 def _takes_self(method: cst.FunctionDef) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import libcst as cst
 
-from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.command_lines import option
@@ -19,13 +19,14 @@ from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition, said_before
 from ..analysis.devices.former_devices import Former, former_devices, found_by
 from ..analysis.distributed.init_sites import Start
-from ..analysis.syntax.definitions import attribute_assignments, bindings_value, deletions, taken_out
-from ..analysis.syntax.nodes import is_docstring, names_read, positional, with_names
-from ..analysis.syntax.scopes import Binding, Scope
+from ..analysis.syntax.definitions import attribute_assignments, bindings_value
+from ..analysis.syntax.nodes import is_docstring, names_read
+from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..facts.module import Home, Prepare, Side
 from .accelerator_path import Way
-from .holders import Holders, lineage
+from .holders import Holders
+from .known_names import KnownNames
 
 _DEFAULTS = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
 
@@ -60,6 +61,11 @@ class Homes:
     """Further names that the constructor's arguments read."""
     stamps: frozenset[Code] = frozenset()
     """Code in which all processes must name something the same, with the accelerator made before."""
+
+    @cached_property
+    def _known(self) -> KnownNames:
+        """What the names of the constructor's arguments mean in some code, and from where on."""
+        return KnownNames(self.reach)
 
     def find(
         self, needs: dict[Code, None], anchor: Code | None, prepares: list[Prepare], way: Way
@@ -162,7 +168,7 @@ class Homes:
             return found
         arguments: list[tuple[str, str]] = []
         for keyword, text in home.arguments:
-            said = self._said_above(text, lower, code)
+            said = self._known.said_above(text, lower, code)
             if said is None:
                 return found
             arguments.append((keyword, said))
@@ -171,16 +177,16 @@ class Homes:
             return found
         texts = [text for _, text in arguments]
         site = next((s for s in self.reach.sites(lower) if self.reach.function_of(s) is code), None)
-        ready = self._known_from(unit, scope, (*texts, *self.reads), own=True, site=site)
+        ready = self._known.known_from(unit, scope, (*texts, *self.reads), own=True, site=site)
         if first is not None and unit.names.order(first) < ready:
             sooner = [(keyword, said_before(self.state, unit, text)) for keyword, text in arguments]
-            known = self._known_from(unit, scope, (*(text for _, text in sooner), *self.reads), own=True)
-            if known < unit.names.order(first) and self._still(unit, code, first, dict(sooner).values()) is first:
+            known = self._known.known_from(unit, scope, (*(text for _, text in sooner), *self.reads), own=True)
+            if known < unit.names.order(first) and self._known.still(unit, code, first, dict(sooner).values()) is first:
                 arguments, texts, ready = sooner, [text for _, text in sooner], known
         if first is not None and unit.names.order(first) < ready:
             around = getattr(unit.names.parents[first], "body", ())
             first = next((s for s in around if unit.names.order(s) > ready), None)
-        first = self._still(unit, code, first, texts, ready) if first is not None else None
+        first = self._known.still(unit, code, first, texts, ready) if first is not None else None
         if first is not None:
             removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
             because = "before all code that needs it"
@@ -202,7 +208,7 @@ class Homes:
         unit, code = home[0], home[0].names.function(home[1].node)
         target = cst.parse_expression(home[1].gives.partition(" =")[0])
         method = self.holders.method(code) if self.holders.is_constructor(code) else None
-        bases = [base.method("__init__") for base in lineage(method[1])][1:] if method is not None else []
+        bases = [base.method("__init__") for base in method[1].lineage()][1:] if method is not None else []
         codes = {init.node for init in bases if init is not None}
         if not isinstance(target, cst.Attribute) or not codes:
             return None
@@ -223,112 +229,11 @@ class Homes:
         found: dict[Code, None] = {}
         for _, klass in filter(None, map(self.holders.method, above)):
             runs = [self.reach.below(init) for init in self.holders.inits(klass)]
-            for base in lineage(klass):
+            for base in klass.lineage():
                 init = base.method("__init__")
                 if init is not None and runs and all(init.node in codes for codes in runs):
                     found[init.node] = None
         return [code for code in found if code not in above]
-
-    def _said_above(self, text: str, lower: Code, code: Code) -> str | None:
-        """What a condition on a function's parameters reads in the code that calls it; None where it cannot be said."""
-        unit = self.reach.unit(lower)
-        scope = unit.names.scopes[lower]
-        given: dict[str, str] = {}
-        sites = [site for site in self.reach.sites(lower) if self.reach.function_of(site) is code]
-        for word in names_read(cst.parse_expression(text)):
-            binding = scope.lookup(word)
-            if binding is None:
-                continue
-            if binding.scope is unit.names.scope and self.reach.unit(code) is unit:
-                continue
-            param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None)
-            if (
-                param is None
-                or len(binding.definitions) != 1
-                or len(sites) != 1
-                or not isinstance(lower, cst.FunctionDef)
-            ):
-                return None
-            said = self._argument(sites[0], lower, param)
-            if said is None:
-                return None
-            given[word] = said
-        return with_names(text, given)
-
-    def _argument(self, site: cst.Call, function: cst.FunctionDef, param: cst.Param) -> str | None:
-        """The name that a call gives to a parameter."""
-        places = positional(function)
-        names = self.reach.unit(function).names
-        method = isinstance(names.scopes[function].parent.node, cst.ClassDef)  # type: ignore[union-attr]
-        index = places.index(param) - method if param in places else -1
-        argument = argument_of(site, param, index)
-        if argument is None or not isinstance(argument.value, (cst.Name, cst.Attribute)):
-            return None
-        return self.state.calls[site].unit.names.module.code_for_node(argument.value)
-
-    def _known_from(
-        self,
-        unit: Unit,
-        scope: Scope,
-        texts: Iterable[str],
-        *,
-        own: bool = False,
-        given: Binding | None = None,
-        site: cst.Call | None = None,
-    ) -> int:
-        """
-        The position in the source after which all names of some expressions are defined, as a scope sees them.
-
-        Args:
-            unit, scope, texts: the module, the scope, and the source texts of the expressions.
-            own: those of that scope alone count.
-            given: a parameter whose first value is meant.
-            site: a call that is given the values which are meant, where they are defined before it.
-        """
-        found = -1
-        for word in (word for text in texts for word in names_read(cst.parse_expression(text))):
-            binding = scope.lookup(word)
-            if binding is None or binding is given or (own and binding.scope is not scope):
-                continue
-            for definition in _before(unit, binding, site) or binding.definitions:
-                if not isinstance(definition, (cst.ImportAlias, cst.FunctionDef, cst.ClassDef, cst.Param)):
-                    found = max(found, unit.names.order(definition))
-        return max([found, *(self._set_by(unit, scope.node, text) for text in texts)])
-
-    def _still(
-        self, unit: Unit, code: Code, node: cst.CSTNode, texts: Iterable[str], ready: int = -1
-    ) -> cst.CSTNode | None:
-        """
-        A statement, or one before it, where the code has not deleted yet what some expressions read.
-
-        None where there is none after ``ready``, the position from which they are known, and where an expression can be
-        evaluated only once: ``options.pop("gpu")``.
-        """
-        names, scope = unit.names, unit.names.scopes[code]
-        expressions = [cst.parse_expression(text) for text in texts]
-        if any(isinstance(n, cst.Call) and taken_out(n) for each in expressions for n in (each, *descendants(each))):
-            return None
-        gone = {deletion for each in expressions for deletion in deletions(names, each, scope)}
-        if not gone:
-            return node
-        below = node
-        for around in names.ancestors(node):
-            for statement in around.body if isinstance(around, (cst.IndentedBlock, cst.Module)) else ():
-                if names.order(statement) >= names.order(below):
-                    break
-                if not gone.isdisjoint(self.reach.runs(statement, unit)):
-                    return statement if names.order(statement) > ready else None
-            if around in (code, getattr(code, "body", None)):
-                break
-            below = around
-        return node
-
-    def _set_by(self, unit: Unit, code: Code, text: str) -> int:
-        """The position in the source after which some code has set all attributes that an expression reads:
-        ``args.cuda = ...``; -1 where it sets none."""
-        read = (node for node in descendants(cst.parse_expression(text)) if isinstance(node, cst.Attribute))
-        assigns = (assign for node in read for assign in attribute_assignments(unit.names, node))
-        return max((unit.names.order(a) for a in assigns if unit.names.function(a) is code), default=-1)
 
     def _joined(self, above: list[Code], prepares: list[Prepare], way: Way) -> tuple[Unit, Home] | None:
         """The home in the place of the statement by which a distributed script joins its processes."""
@@ -367,7 +272,7 @@ class Homes:
             return None
         made, said = self.flag.constructor, self.flag.said(unit)
         if made is not None:
-            said = self._said_above(self.flag.text, made, anchor) or None
+            said = self._known.said_above(self.flag.text, made, anchor) or None
         elif self.flag.text == "True":
             said = "True"
         scope, order = unit.names.scopes[anchor], unit.names.order
@@ -380,7 +285,7 @@ class Homes:
         behind = self.flag.behind
         text = self.flag.gives.partition(" =")[0] or wanted
         ready = order(behind) if behind is not None and unit.names.function(behind) is anchor else -1
-        ready = max(ready, self._set_by(unit, anchor, text))
+        ready = max(ready, self._known.set_by(unit, anchor, text))
         for word in names_read(cst.parse_expression(text)):
             binding = scope.lookup(word)
             if binding is None and word != "True" and starred(self.state, unit, word) is None:
@@ -396,7 +301,7 @@ class Homes:
         if node is None and ends and block:  # with what it is known after
             node, side = block[-1], Side.AFTER
         elif node is not None and wanted:
-            node = self._still(unit, anchor, node, [wanted], ready)
+            node = self._known.still(unit, anchor, node, [wanted], ready)
         if node is None or any(0 <= place < order(node) for place in places):
             return None
         because = "after its flag is known; it replaces the choice of the device"
@@ -503,7 +408,7 @@ class Homes:
         """The position in the source after which all names that a condition reads are defined."""
         asked = (condition,) if condition is not None else ()
         given = name.binding if name.param is not None else None
-        return self._known_from(unit, name.binding.scope, (*asked, *self.reads), given=given)
+        return self._known.known_from(unit, name.binding.scope, (*asked, *self.reads), given=given)
 
     def _first_use(
         self, unit: Unit, block: list[cst.CSTNode], needs: dict[Code, None], prepares: list[Prepare]
@@ -530,14 +435,6 @@ class Homes:
         if not isinstance(node, cst.Call) or node not in self.state.calls:
             return False
         return any(function in needs for function in self.reach.called(node)) or node in self.marked
-
-
-def _before(unit: Unit, binding: Binding, site: cst.Call | None) -> list[cst.CSTNode]:
-    """The definitions of a variable in statements before that of a call."""
-    if site is None:
-        return []
-    start = unit.names.order(unit.names.statement(site))
-    return [definition for definition in binding.definitions if unit.names.order(definition) < start]
 
 
 def owner(name: DeviceName) -> Code:

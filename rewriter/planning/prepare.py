@@ -24,7 +24,6 @@ from ..analysis.training.training import Training, whole
 from ..facts.module import Arrival, Prepare, Schedule
 from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
-from .holders import lineage
 from .prepare_position import Held, given_to_object, place
 from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
 
@@ -160,7 +159,7 @@ def _of_other_classes(reach: Reach, one: Code, other: Code) -> bool:
         unit = reach.unit(code)
         around = (unit.classes.get(node) for node in unit.names.ancestors(code) if isinstance(node, cst.ClassDef))
         found += [klass for klass in list(around)[:1] if klass is not None]
-    return len(found) == 2 and found[0] not in lineage(found[1]) and found[1] not in lineage(found[0])
+    return len(found) == 2 and found[0] not in found[1].lineage() and found[1] not in found[0].lineage()
 
 
 def _wanted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import libcst as cst
@@ -41,11 +42,25 @@ from ..facts.torch_api import questions
 from ..findings import Finding
 from .accelerate_imports import Swaps, swaps
 from .accumulation import Window
+from .holders import Holders
 from .shared_code import shared_code
 
 _ABILITIES = {Target.TORCHLIFT: TORCHLIFT, Target.ACCELERATE: ACCELERATE}
 _NAMES = ("accelerator", "torchlift_accelerator", *(f"torchlift_accelerator_{n}" for n in range(2, 99)))
 """The accelerator's name in emitted code: the first that the script does not use."""
+
+
+@dataclass(eq=False)
+class AcceleratorSettings:
+    """The arguments of the accelerator's constructor, and what they depend on: one plan's, while others are tried."""
+
+    constants: Constants
+    """Devices that modules keep for everybody."""
+    flag: Flag | None = None
+    """The script's own condition for the CPU."""
+    precision: PrecisionSetting | None = None
+    window: Window | None = None
+    unsynced: tuple[Unit, Unsynced] | None = None
 
 
 class ProgramFacts:
@@ -85,12 +100,13 @@ class ProgramFacts:
         """Attributes that hold what a caller gives: the accelerator's device, where the caller has it."""
         self.tops: list[Constant] = constants(state, self.reach, self.devices)
         self.lent = {top.name.binding for top in self.tops if lent(top)}
-        self.constants = Constants(state)
-        self.flag: Flag | None = None
-        self.precision: PrecisionSetting | None = None
-        self.window: Window | None = None
-        self.unsynced: tuple[Unit, Unsynced] | None = None
+        self.settings = AcceleratorSettings(Constants(state))
         self.draws = unseeded(state, self.reach) if self.existing is None and self.hand is None else []
+
+    @cached_property
+    def holders(self) -> Holders:
+        """The classes of the program, and who could keep the accelerator for which of their methods."""
+        return Holders(self.state, self.reach)
 
     @cached_property
     def rows(self) -> set[cst.CSTNode]:

@@ -79,7 +79,7 @@ class ReachedModule:
     def facts(self) -> ModuleFacts:
         """All that the rules are told of the module."""
         program, unit, found, way, here = self._program, self._unit, self._found, self._way, self.here
-        told = list(found.findings)
+        settings, told = program.settings, list(found.findings)
         prepares = tuple(p for u, p in found.plan.prepares if u is unit)
         behind = {code for code in way.behind - way.reaches if code in unit.names.scopes}
         ahead, new = self._ahead(), program.existing is None
@@ -112,9 +112,9 @@ class ReachedModule:
                 told.append(unmoved_input(unit, given.node))
 
         home = way.home[1] if way.home is not None and way.home[0] is unit else None
-        if home is not None and home.gives and program.flag is not None:
+        if home is not None and home.gives and settings.flag is not None:
             handed = {n for _, h in way.handings if h.replaces is not None for n in descendants(h.replaces)}
-            if handed.issuperset(program.flag.reads):
+            if handed.issuperset(settings.flag.reads):
                 home = home._replace(gives="")
         removed = {
             n
@@ -139,13 +139,14 @@ class ReachedModule:
         lost += home.removed if home is not None and home.side is Side.BEFORE else ()
         values = [assigned(statement) for statement in lost] + [read.node for read in reads]
         still = [v for v in dict.fromkeys(values) if isinstance(v, cst.Call) and self._is_called_still(v)]
-        told.extend(program.constants.findings(unit, way.home[0] if way.home else None) if new else ())
+        told.extend(settings.constants.findings(unit, way.home[0] if way.home else None) if new else ())
         pieces = (
             replaced(found.hand, program.state, unit, way, self._aimed(gone), here) if found.hand is not None else ()
         )
         placements = tuple(p for p in found.placements if self._moves(p))
         guards = list(CudaGuards(program.state, program.reach, unit, placements).opened()) if new else []
         told.extend(guard for guard in guards if isinstance(guard, Finding))
+        window, unsynced = settings.window, settings.unsynced
         return ModuleFacts(
             module=unit.names.module,
             accelerator=program.name,
@@ -153,9 +154,9 @@ class ReachedModule:
             keep_global_batch=program.config.keep_global_batch,
             mixed_precision=self._mixed_precision(),
             precision=found.precision(),
-            accumulation=program.window.fact if program.window is not None and program.window.unit is unit else None,
-            accumulation_steps=program.window.steps if program.window is not None else None,
-            unsynced=program.unsynced[1] if program.unsynced is not None and program.unsynced[0] is unit else None,
+            accumulation=window.fact if window is not None and window.unit is unit else None,
+            accumulation_steps=window.steps if window is not None else None,
+            unsynced=unsynced[1] if unsynced is not None and unsynced[0] is unit else None,
             existing=program.existing is not None,
             calls=tuple(self._call(call) for call in found.calls),
             home=home,
@@ -313,7 +314,7 @@ class ReachedModule:
         asked = self._program.config.mixed_precision
         if asked is not None:
             return f'"{asked}"'
-        return self._program.precision.value if self._program.precision is not None else None
+        return self._program.settings.precision.value if self._program.settings.precision is not None else None
 
     def _moves(self, placement: Placement) -> bool:
         """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
@@ -321,7 +322,7 @@ class ReachedModule:
             return self.here(placement.node)
         if placement.move is Move.RETARGET:
             fields = self._program.redefined | self._program.given
-            stays = follows_field(placement, fields) or self._program.constants.followed(placement)
+            stays = follows_field(placement, fields) or self._program.settings.constants.followed(placement)
             return self.here(placement.node) and not stays
         code, program = self._unit.names.function(placement.node), self._program
         brings_none = code in program.optional and code not in program.trainers
@@ -331,7 +332,7 @@ class ReachedModule:
         """The names of GPUs that lose their number: those that many read, those where the accelerator is not, and those
         that functions are given still."""
         unit = self._unit
-        yield from self._program.constants.numbered(unit)
+        yield from self._program.settings.constants.numbered(unit)
         yield from self._numbers_given(gone)
         kept = [n for u, n in self._program.devices if u is unit and n.binding not in self._way.replaced]
         for name in kept:  # of code that the accelerator does not reach: a model's forward in a module of its own

@@ -18,7 +18,7 @@ from ..analysis.dataflow.values import Klass
 from ..analysis.syntax.scopes import Scope
 from ..facts.module import Prepare, Side
 from .accelerator_path import Way
-from .holders import base_call, lineage, receiver
+from .holders import base_call, receiver
 from .home import Homes, owner
 from .shared_code import derived_from
 from .signatures import Signatures
@@ -156,7 +156,7 @@ class Router:
         """The methods of the objects that a constructor makes, other than their constructors."""
         found = self.holders.method(code) if self.holders.is_constructor(code) else None
         for made in self.holders.family(found[1]) if found is not None else ():
-            for klass in lineage(made):
+            for klass in made.lineage():
                 for statement in getattr(klass.node.body, "body", ()):
                     if isinstance(statement, cst.FunctionDef) and not self.holders.is_constructor(statement):
                         if self.holders.method(statement) is not None:
@@ -240,7 +240,7 @@ class Router:
         """Whether all objects that have the methods of a class keep the accelerator."""
         family = self.holders.family(klass) if klass not in self.keepers else []
         return klass in self.keepers or (
-            bool(family) and all(any(base in self.keepers for base in lineage(made)) for made in family)
+            bool(family) and all(any(base in self.keepers for base in made.lineage()) for made in family)
         )
 
     def _all_have_one(self, klass: Klass, inits: list[cst.FunctionDef], constructor: bool) -> bool:
@@ -333,7 +333,7 @@ class Router:
         inits = {
             method.node: None
             for made in (self.holders.family(found[1]) if found is not None else ())
-            for klass in lineage(made)
+            for klass in made.lineage()
             if (method := klass.method("__init__")) is not None and method.node is not code
         }
         for init in (node for node in inits if code in self.reach.below(node)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
@@ -23,14 +23,22 @@ def shared_code(reach: Reach) -> dict[Code, str]:
         if unit.place.shared and (user := used_elsewhere(unit, function)) is not None
         if not _starts(reach, unit, function)
     ]
-    others = _had_elsewhere(reach, [function for _, function, _ in used])
+    made = _made_in(reach)
+    others = _had_elsewhere(reach, [function for _, function, _ in used], made)
     found: dict[Code, str] = {}
     for unit, function, user in used:
         klass = _class_of(unit, function)
         if klass is None or not others.isdisjoint(derived_from(reach, klass)):
             for code in reach.below(function):
                 found.setdefault(code, user)
-    for klass, user in _made_elsewhere(reach, others):
+    inside = {base for classes in made.values() for klass in classes for base in klass.lineage()}
+    alone = others - inside
+    for klass in (k for unit in reach.units for k in unit.classes.values() if k in alone):
+        # only others make its objects: what its methods call of its bases is not seen here
+        shared = klass.unit.place.shared
+        user = shared.get(klass.node.name.value, shared.get("*"))
+        if user is None:
+            continue
         for base in klass.lineage():
             for method in getattr(base.node.body, "body", ()):
                 for code in reach.below(method) if isinstance(method, cst.FunctionDef) else ():
@@ -38,18 +46,16 @@ def shared_code(reach: Reach) -> dict[Code, str]:
     return found
 
 
-def _made_elsewhere(reach: Reach, others: Iterable[Klass]) -> Iterator[tuple[Klass, str]]:
-    """The classes of which only files outside the program make objects, each with one of those files: what their
-    methods call of their bases is not seen here."""
-    made = {thing for record in reach.state.calls.values() for thing in record.callees if isinstance(thing, Klass)}
-    inside = {base for klass in made for base in klass.lineage()}
-    for klass in others:
-        shared = klass.unit.place.shared
-        if klass not in inside and (user := shared.get(klass.node.name.value, shared.get("*"))) is not None:
-            yield klass, user
+def _made_in(reach: Reach) -> dict[Code, set[Klass]]:
+    """The classes of which the program makes objects, by the code that does."""
+    made: dict[Code, set[Klass]] = {}
+    for record in reach.state.calls.values():
+        given = {thing for thing in record.callees if isinstance(thing, Klass)}
+        made.setdefault(record.unit.names.function(record.node), set()).update(given)
+    return made
 
 
-def _had_elsewhere(reach: Reach, used: Sequence[FunctionNode]) -> set[Klass]:
+def _had_elsewhere(reach: Reach, used: Sequence[FunctionNode], made: Mapping[Code, set[Klass]]) -> set[Klass]:
     """
     The classes of which files outside the program may have objects.
 
@@ -58,10 +64,6 @@ def _had_elsewhere(reach: Reach, used: Sequence[FunctionNode]) -> set[Klass]:
     """
     classes = [(unit, klass) for unit in reach.units for klass in unit.classes.values()]
     found = {klass for unit, klass in classes if not unit.place.shared.keys().isdisjoint(("*", klass.node.name.value))}
-    made: dict[Code, set[Klass]] = {}
-    for record in reach.state.calls.values():
-        given = {thing for thing in record.callees if isinstance(thing, Klass)}
-        made.setdefault(record.unit.names.function(record.node), set()).update(given)
     found.update(*(made.get(unit.names.module, set()) for unit in reach.units[1:]))
     around = {function: _class_of(reach.unit(function), function) for function in used}
     derived = {klass: derived_from(reach, klass) for klass in set(around.values()) if klass is not None}

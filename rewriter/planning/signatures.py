@@ -18,7 +18,7 @@ from ..facts.module import HandDown, Handing
 from ..facts.roles import TENSORS, Origin, Role
 from .accelerator_path import Way
 from .computed_names import called_by_computed_names
-from .holders import Holders, lineage
+from .holders import Holders
 from .shared_code import first_statement, used_elsewhere
 
 _HARMLESS = frozenset({"no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod"})
@@ -48,12 +48,8 @@ class Signatures:
         """Code that names a device, or moves something to one."""
         self.starts = starts
         """Where a script that distributes itself joins its processes."""
-        self._values_of: dict[Thing, list[cst.CSTNode]] = {}
-        for node, slot in state.values.items():
-            if isinstance(node, (cst.Name, cst.Attribute)):
-                for thing in slot.things:
-                    if isinstance(thing, Function):
-                        self._values_of.setdefault(thing, []).append(node)
+        self._values_of = state.once(_values_of, lambda: _values_of(state))
+        self._named = state.once(_attributes, lambda: _attributes(reach))
 
     def can_change(self, code: cst.FunctionDef) -> bool:
         """Whether all callers are known: a plain function, never used as a value."""
@@ -100,13 +96,12 @@ class Signatures:
             return False
         if any(isinstance(t, Klass) for s in sites for t in self._receivers(s)):
             return False  # Net.fit(model, rows): the object is an argument
-        named = (n for u in self.reach.units for n in u.names.every(cst.Attribute) if _names(n, name))
         calling = {site.func for site in sites}
-        return all(node in calling or self._of_tensor(node) for node in named)
+        return all(node in calling or self._of_tensor(node) for node in self._named.get(name, ()))
 
-    def _of_tensor(self, node: cst.CSTNode) -> bool:
+    def _of_tensor(self, node: cst.Attribute) -> bool:
         """Whether an attribute is one of a tensor: `loss.backward`, where a class has a method of that name."""
-        held = self.state.values.get(node.value) if isinstance(node, cst.Attribute) else None
+        held = self.state.values.get(node.value)
         things = held.things if held is not None else ()
         return bool(things) and all(isinstance(thing, Origin) and thing.role in TENSORS for thing in things)
 
@@ -214,7 +209,7 @@ class Signatures:
     def _places(self, klass: Klass) -> bool:
         """Whether the methods of a class name a device, or move something."""
         methods = (found[1] for code in self.placing if (found := self.holders.method(code)) is not None)
-        return any(other in lineage(klass) or klass in lineage(other) for other in methods)
+        return any(other in klass.lineage() or klass in other.lineage() for other in methods)
 
     def _said_by(
         self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way
@@ -247,6 +242,27 @@ class Signatures:
                 units = (self.state.calls[site].unit for site in sites)
                 way.dropped.extend((u, a) for u, a in zip(units, arguments, strict=True) if a is not None)
                 way.given_up.add(unit.names.scopes[code].bindings[param.name.value])
+
+
+def _values_of(state: State) -> dict[Thing, list[cst.CSTNode]]:
+    """The names and attributes that hold a function of the program, called or not."""
+    found: dict[Thing, list[cst.CSTNode]] = {}
+    for node, slot in state.values.items():
+        functions = [thing for thing in slot.things if isinstance(thing, Function)]
+        if functions and isinstance(node, (cst.Name, cst.Attribute)):
+            for thing in functions:
+                found.setdefault(thing, []).append(node)
+    return found
+
+
+def _attributes(reach: Reach) -> dict[str, list[cst.Attribute]]:
+    """The attributes that a program reads, sets or calls, by their names."""
+    found: dict[str, list[cst.Attribute]] = {}
+    for unit in reach.units:
+        for node in unit.names.every(cst.Attribute):
+            if isinstance(node, cst.Attribute):
+                found.setdefault(node.attr.value, []).append(node)
+    return found
 
 
 def _names(node: cst.CSTNode, name: str) -> bool:

@@ -105,6 +105,10 @@ class Reach:
             self._parts[body] = tuple(_own(body))
         return self._parts[body]
 
+    def parts(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes below one that run with it, what it calls apart."""
+        return _own(node)
+
     def yields(self, code: Code) -> bool:
         """Whether a function is a generator: it runs where its values are consumed."""
         return isinstance(code, cst.FunctionDef) and any(isinstance(node, cst.Yield) for node in self.own(code))
@@ -149,6 +153,17 @@ class Reach:
                 pending.append(self.unit(here).names.module)
         return found
 
+    def reached_from(self, codes: Iterable[Code]) -> set[Code]:
+        """Some code, and all that comes to it by calls."""
+        found: set[Code] = set()
+        pending = list(codes)
+        while pending:
+            code = pending.pop()
+            if code not in found:
+                found.add(code)
+                pending += map(self.function_of, self.sites(code))
+        return found
+
     def sites(self, code: Code) -> tuple[cst.Call, ...]:
         """The calls that reach a function."""
         return tuple(self.state.sites.get(code, ()))
@@ -177,6 +192,10 @@ class Reach:
     def called(self, call: cst.Call) -> list[FunctionNode]:
         """The functions of the program that a call can reach."""
         return self._called.get(call, [])
+
+    def called_at(self, node: cst.CSTNode) -> Iterable[FunctionNode]:
+        """The functions of the program that run where a node of any kind does."""
+        return self._called.get(node, ())
 
     def loops(self, node: cst.CSTNode, unit: Unit) -> list[cst.CSTNode]:
         """The loops in whose turns a node runs, in its own function, from the inside out, comprehension clauses among

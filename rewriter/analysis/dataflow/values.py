@@ -70,14 +70,14 @@ class Klass:
     role: Role | None = None
 
     def lineage(self) -> dict[Klass, None]:
-        """The class, and all its bases in the program."""
+        """The class, and all its bases in the program: a base with its own before the next one."""
         found: dict[Klass, None] = {}
         pending = [self]
         while pending:
             here = pending.pop()
             if here not in found:
                 found[here] = None
-                pending += here.bases
+                pending += reversed(here.bases)
         return found
 
     def method(self, name: str) -> Function | None:

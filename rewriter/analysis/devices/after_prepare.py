@@ -102,13 +102,25 @@ class NewLayers:
             seen.update(parts)
             pending += parts
             yield from (p.node for p in parts if isinstance(p.node, cst.Call) and p.node in self.state.calls)
-        for record in self.state.calls.values():
-            if method_name(record.node) in _PUTS_IN and self._is_of(record, model):
-                yield record.node
+        yield from (record.node for record in self._put_in if self._is_of(record, model))
+        yield from self._weights.get(model, ())
+
+    @cached_property
+    def _put_in(self) -> list[CallRecord]:
+        """The calls that give a module weights by name."""
+        return [record for record in self.state.calls.values() if method_name(record.node) in _PUTS_IN]
+
+    @cached_property
+    def _weights(self) -> dict[Origin, list[cst.Call]]:
+        """The calls that make the weights which models have as attributes, by the whole model."""
+        found: dict[Origin, list[cst.Call]] = {}
         for thing, held in self.state.fields():
-            if isinstance(thing, Origin) and thing.role is Role.MODEL and whole(self.state, thing) is model:
+            if isinstance(thing, Origin) and thing.role is Role.MODEL:
                 weights = (t for t in held.things if isinstance(t, Unknown) and t.qualified in PARAMETERS)
-                yield from (t.node for t in weights if isinstance(t.node, cst.Call))
+                made = [t.node for t in weights if isinstance(t.node, cst.Call)]
+                if made:
+                    found.setdefault(whole(self.state, thing), []).extend(made)
+        return found
 
     def _parts(self, model: Origin) -> Iterator[Origin]:
         """The models that are attributes of a model, or that its constructor is given: ``nn.Sequential(*layers)``."""

@@ -16,7 +16,7 @@ from ...facts.roles import SHARES, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, State, Unit, origins
-from ..layouts.decisions import Joint
+from ..layouts.decisions import joint_of
 from ..layouts.divergence import Equality
 from ..syntax.scopes import Binding, Scope, ScopeKind
 from ..training.training import Training
@@ -28,7 +28,7 @@ def story(
 ) -> Iterator[Behaviour]:
     """Everything that is reported about one module, in no order."""
     yield from _Loops(unit, reach, training).told()
-    yield from _joined(state, unit, reach, training, equality)
+    yield from _joined(state, unit, reach, equality)
     yield from _values(state, unit, reach, equality, gathers)
     yield from value_layouts(state, unit, training)
 
@@ -119,15 +119,15 @@ def _words(records: list[CallRecord]) -> str:
     return ", ".join(dict.fromkeys(texts)) or "nothing"
 
 
-def _joined(state: State, unit: Unit, reach: Reach, training: Training, equality: Equality) -> Iterator[Behaviour]:
+def _joined(state: State, unit: Unit, reach: Reach, equality: Equality) -> Iterator[Behaviour]:
     """The statements that reach a collective: no guard may enclose one."""
-    joint = Joint(state, reach, training, equality)
+    joint = joint_of(equality)
     told: set[cst.CSTNode] = set()
     for call in unit.names.calls:
         code = unit.names.function(call)
         if call not in state.calls or code not in reach.reachable:
             continue
-        found = joint.runs(call, unit)
+        found = joint.runs(call)
         statement = unit.names.statement(call)
         if found is None or statement in told:
             continue

@@ -163,9 +163,9 @@ def _called(state: State, record: CallRecord) -> Iterator[Function]:
 
 def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """Products or differences of all rows of a batch with all rows: contrastive losses, minibatch discrimination."""
-    steps = {n for loop in training.train_loops for n in reach.runs_in(loop)}
+    loops = training.train_loops
     for node in unit.names.every(cst.BinaryOperation, cst.Call):
-        if node not in steps:
+        if not any(reach.is_run_in(loop, node) for loop in loops):
             continue
         sides = _product(node)
         joined = sides is not None and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)

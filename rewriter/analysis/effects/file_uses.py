@@ -56,8 +56,9 @@ class FileUses:
 
     def __init__(self, state: State, reach: Reach, guarded_writes: Mapping[Unit, Iterable[cst.CSTNode]]) -> None:
         self.state, self.reach, self.roots = state, reach, Roots(state, reach)
-        self.names = PathNames(state, reach)
+        self.names = state.once(PathNames, lambda: PathNames(state, reach))
         self.shapes = PathShapes(self.names)
+        self._by_all: dict[bool, list[tuple[Unit, cst.Call]]] = {}
         self._writing = [(unit, node) for unit, nodes in guarded_writes.items() for node in nodes]
         self.inside = {below for _, node in self._writing for below in descendants(node)}
         """The nodes that only the main process comes to."""
@@ -121,8 +122,13 @@ class FileUses:
         for unit, node in self._writing:
             yield from ((unit, node, call) for call in descendants(node) if isinstance(call, cst.Call))
 
-    def _of_all(self, *, loads: bool = False) -> Iterator[tuple[Unit, cst.Call]]:
+    def _of_all(self, *, loads: bool = False) -> list[tuple[Unit, cst.Call]]:
         """The calls that all processes come to, and that may use a file; ``loads``: those of checkpoints too."""
+        if loads not in self._by_all:
+            self._by_all[loads] = list(self._find_of_all(loads))
+        return self._by_all[loads]
+
+    def _find_of_all(self, loads: bool) -> Iterator[tuple[Unit, cst.Call]]:
         rows = {
             code
             for unit in self.reach.units

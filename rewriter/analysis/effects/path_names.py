@@ -28,6 +28,7 @@ class PathNames:
 
     def __init__(self, state: State, reach: Reach) -> None:
         self.state, self.reach = state, reach
+        self._sure: dict[cst.BaseExpression, set[Hashable]] = {}
         self._kept: dict[str, list[tuple[Unit, cst.Attribute, cst.BaseExpression]]] = {}
         for unit in reach.units:
             for node in unit.names.every(cst.Assign):
@@ -38,11 +39,13 @@ class PathNames:
 
     def of(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
         """The names of a path, of which it shares one with another that may be the same."""
-        return {text(unit, path), *self._names(unit, path, set())}
+        return {text(unit, path), *self.sure(unit, path)}
 
     def sure(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
         """Those of its names that are not its text alone: which variables it is made of, and what these were given."""
-        return self._names(unit, path, set())
+        if path not in self._sure:
+            self._sure[path] = self._names(unit, path, set())
+        return self._sure[path]
 
     def _names(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
         """Names that mean the same in all modules. ``seen``: the variables and attributes looked into so far."""

@@ -32,8 +32,8 @@ _PASSED = (cst.With, cst.IndentedBlock)
 can wait."""
 
 
-_Makers = dict[Hashable, dict[tuple[Unit, cst.CSTNode], None]]
-"""The statements that make a use, or call what does, by the names of its path."""
+_Makers = dict[Hashable, dict[Unit, dict[cst.CSTNode, None]]]
+"""The statements that make a use, or call what does, by the names of its path and their module."""
 
 
 class _Meeting(NamedTuple):
@@ -80,9 +80,9 @@ class ReadBack:
         self._writes, self._reads = _alike(written, list(uses.read()) if written else [])
         self._perhaps: set[_Meeting] = set()
         self._met = self._meetings(self._writes, [*self._reads, *(uses.asked() if written else ())])
-        writers = {place: None for places in self._makers(written).values() for place in places} if loads else {}
+        writers = self._makers(written) if loads else {}
         for unit, nodes in (loads or {}).items():
-            own = [node for at, node in writers if at is unit]
+            own = list(dict.fromkeys(node for places in writers.values() for node in places.get(unit, ())))
             of_loads = [(node, _of_load(unit, node, own)) for node in nodes]
             self._met.setdefault(unit, []).extend(met for _, met in of_loads)
             self._perhaps.update(met for node, met in of_loads if node in perhaps)
@@ -143,7 +143,7 @@ class ReadBack:
             seen[node] |= keys
             here = unit.names.statement(node)
             before: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-            for first in dict.fromkeys(n for key in keys for at, n in firsts.get(key, ()) if at is unit):
+            for first in dict.fromkeys(n for key in keys if key in firsts for n in firsts[key].get(unit, ())):
                 met = _meeting(unit, first, here)
                 if met is None and (first, unit) in paths and (here, unit) in paths:
                     met = self._next_turn(unit, first, here, [paths[first, unit], paths[here, unit]])
@@ -170,14 +170,15 @@ class ReadBack:
     ) -> Iterator[tuple[Unit, _Meeting]]:
         """Where all can wait in the functions that write what the same statement reads after it has called them."""
         names = unit.names
-        places = {place for key in keys for place in firsts.get(key, ())}
+        made = [firsts[key] for key in keys if key in firsts]
         for call in (n for n in descendants(names.statement(reading)) if isinstance(n, cst.Call)):
             inside = reading in names.ancestors(call)
             if not inside and (reading in descendants(call) or names.order(call) >= names.order(reading)):
                 continue
             for function in self.reach.called(call) if call not in self._turns else ():
                 home = self.reach.unit(function)
-                own = [node for at, node in places if at is home and home.names.function(node) is function]
+                places = {node for by_unit in made for node in by_unit.get(home, ())}
+                own = [node for node in places if home.names.function(node) is function]
                 if own and (follows := _after(home, function, max(own, key=home.names.order))) is not None:
                     yield home, _Meeting(follows, tuple(own), frozenset(keys))
 
@@ -231,12 +232,17 @@ class ReadBack:
             names = use.unit.names
             inside.setdefault(names.function(use.node), set()).update(use.keys)
             for key in use.keys:
-                found.setdefault(key, {})[use.unit, names.statement(use.node)] = None
+                found.setdefault(key, {}).setdefault(use.unit, {})[names.statement(use.node)] = None
+        made: dict[Code, set[Hashable]] = {}
+        for code in self.reach.reached_from(inside):
+            below = self.reach.below(code)
+            made[code] = {key for maker, keys in inside.items() if maker in below for key in keys}
         for unit in self.reach.units if found else ():
-            for call in (call for call in unit.names.calls if call not in self._turns):
-                below = {code for function in self.reach.called(call) for code in self.reach.below(function)}
-                for key in {key for code in below & inside.keys() for key in inside[code]}:
-                    found[key][unit, unit.names.statement(call)] = None
+            for call in unit.names.calls:
+                makers = [function for function in self.reach.called(call) if function in made]
+                if makers and call not in self._turns:
+                    for key in {key for function in makers for key in made[function]}:
+                        found[key].setdefault(unit, {})[unit.names.statement(call)] = None
         return found
 
 

@@ -20,7 +20,8 @@ from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import State, Unit, origins
+from ..dataflow.met import Met
+from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.walk import children, descendants
@@ -48,21 +49,37 @@ class Joint:
 
     def __init__(self, state: State, reach: Reach, training: Training, equality: Equality) -> None:
         self.state, self.reach, self.training, self.equality = state, reach, training, equality
-        self._nodes: set[cst.CSTNode] = {r.node for r in (*training.backwards, *training.steps, *training.ticks)}
-        self._nodes.update(equality.shared)
+        nodes: set[cst.CSTNode] = {r.node for r in (*training.backwards, *training.steps, *training.ticks)}
+        nodes.update(equality.shared)
+        nodes.update(record.node for record in state.calls.values() if _is_collective(record))
+        self._together = Met(reach, nodes)
+        saving = (r.node for r in state.calls.values() if outside_name(r) == "torch.save")
+        self._saving = Met(reach, saving)
+        self._branchings: dict[cst.CSTNode, Decision | None] = {}
 
-    def runs(self, node: cst.CSTNode, unit: Unit) -> cst.CSTNode | None:
+    def runs(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The first thing that all must do together among what runs with a node."""
-        for found in self.reach.runs(node, unit):
-            if found in self._nodes or self._is_collective(found):
-                return found
-        return None
+        return self._together.first(node)
 
-    def _is_collective(self, node: cst.CSTNode) -> bool:
-        if not isinstance(node, cst.Call) or node not in self.state.calls:
-            return False
-        record = self.state.calls[node]
-        return method_name(node) in questions.together() and bool(origins(record.receiver, Role.ACCELERATOR))
+    def saves(self, node: cst.CSTNode) -> bool:
+        """Whether a checkpoint is saved by what runs with a node."""
+        return self._saving.first(node) is not None
+
+    def branching(self, unit: Unit, node: cst.If | cst.While) -> Decision | None:
+        """What a condition decides that all processes must do alike; None where they may part."""
+        if node not in self._branchings:
+            self._branchings[node] = _branching(unit, node, self)
+        return self._branchings[node]
+
+
+def joint_of(equality: Equality) -> Joint:
+    """What all must do together, with what is equal on them: one for all that ask."""
+    state, training = equality.state, equality.training
+    return state.once((Joint, equality), lambda: Joint(state, equality.reach, training, equality))
+
+
+def _is_collective(record: CallRecord) -> bool:
+    return method_name(record.node) in questions.together() and bool(origins(record.receiver, Role.ACCELERATOR))
 
 
 @dataclass(frozen=True)
@@ -89,7 +106,8 @@ def deciding(
     """
     for node in unit.names.every(cst.If, cst.While):
         if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
-            if differs(unit, node.test) and (found := _branching(unit, node, joint)) is not None:
+            found = joint.branching(unit, node)
+            if found is not None and differs(unit, node.test):
                 yield found
     for node in unit.names.every(cst.For):
         if isinstance(node, cst.For) and unit.names.function(node) in reach.reachable:
@@ -113,7 +131,7 @@ def decisions(
     ``split``: each batch is split between the processes, so that they may have different numbers of rows.
     """
     reducer = Reducer(state, training, equality)
-    joint = Joint(state, reach, training, equality)
+    joint = joint_of(equality)
     for found in deciding(unit, reach, joint, equality.is_local, split=split):
         node = found.node
         if isinstance(node, cst.If) and found.hangs and not split and _asks_rows(joint, unit, node.test):
@@ -157,10 +175,10 @@ def undecided(unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
 def _branching(unit: Unit, node: cst.If | cst.While, joint: Joint) -> Decision | None:
     """What a condition decides that all processes must do alike; None where they may part."""
     branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
-    runs = any(joint.runs(branch, unit) is not None for branch in branches)
+    runs = any(joint.runs(branch) is not None for branch in branches)
     if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
         return Decision(node.test, node, "whether this step continues depends on", ": the processes would hang")
-    if any(_saves(joint, unit, branch) for branch in branches):
+    if any(map(joint.saves, branches)):
         then = ": the main process decides"
         return Decision(node.test, node, "whether a checkpoint is saved depends on", then, hangs=False)
     if any(_chooses_loss(joint.state, unit, branch) for branch in branches):
@@ -176,7 +194,7 @@ def _turning(
     what, then = "how many steps this loop takes depends on", ": the processes would hang"
     if loop in joint.equality.shared:
         return Decision(loop.iter, loop, what, then) if filters(joint.state, loop) else None
-    if not differs(unit, loop.iter) or joint.runs(loop.body, unit) is None:
+    if not differs(unit, loop.iter) or joint.runs(loop.body) is None:
         return None
     found = turns(joint.state, unit, loop)
     if found is Turns.ROWS and not all(_has_one_size(joint, batch) for batch in _batches(joint, loop)):
@@ -304,22 +322,17 @@ def _changes_rate(branch: cst.CSTNode) -> bool:
     return any(_is_rate(node) for node in descendants(branch))
 
 
-def _saves(joint: Joint, unit: Unit, branch: cst.CSTNode) -> bool:
-    calls = (n for n in joint.reach.runs(branch, unit) if isinstance(n, cst.Call) and n in joint.state.calls)
-    return any(outside_name(joint.state.calls[call]) == "torch.save" for call in calls)
-
-
 def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint: Joint) -> bool:
     """Whether a branch of a statement leaves a loop, a function or the program while all processes work together."""
     words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
     if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
         loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]
-        if any(joint.runs(loop.body, unit) is not None for loop in loops):
+        if any(joint.runs(loop.body) is not None for loop in loops):
             return True
     if "loop" in words:
         loop = next(unit.names.enclosing(node, cst.For, cst.While), None)
         if isinstance(loop, (cst.For, cst.While)):
-            return joint.runs(loop.body, unit) is not None or loop in joint.equality.shared
+            return joint.runs(loop.body) is not None or loop in joint.equality.shared
     if "consumer" in words:
         function = unit.names.function(node)
         sites = [(joint.state.calls[site].unit, site) for site in joint.reach.sites(function)]
@@ -328,7 +341,7 @@ def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint
     if "function" in words:
         code = unit.names.function(node)
         body = code.body if isinstance(code, (cst.FunctionDef, cst.Lambda)) else code
-        return joint.runs(body, unit) is not None
+        return joint.runs(body) is not None
     return False
 
 
@@ -336,9 +349,7 @@ def _steps_with(joint: Joint, unit: Unit, site: cst.Call) -> bool:
     """Whether a loop goes through what a generator yields, and all processes work together in its turns."""
     for around, below in unit.names.outwards(site):
         if isinstance(around, cst.For):
-            return below is around.iter and (
-                around in joint.equality.shared or joint.runs(around.body, unit) is not None
-            )
+            return below is around.iter and (around in joint.equality.shared or joint.runs(around.body) is not None)
     return False
 
 

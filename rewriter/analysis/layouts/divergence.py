@@ -19,33 +19,24 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.command_lines import option
 from ..dataflow.containers import key_of
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
-from ..dataflow.values import Bound, CallRecord, External, Function, Instance, Mapping, State, Unit, origins
+from ..dataflow.values import Bound, CallRecord, Function, Instance, Mapping, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants
 from ..training.draws import drawn
-from ..training.step_counts import bars
 from ..training.training import Training
-from .expressions import arguments, counts_dimensions, is_width, sets_itself, value_at
-from .lengths import SHRINKING, Length, changed_by, is_list
-from .presence import DivergenceSource, Key, Part, Presence, Presences, Variable, asked_for_none
+from .expressions import arguments, counts_dimensions, is_width, value_at
+from .lengths import Length, changed_by, is_list
+from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
+from .writes import Key, Part, field_of, writes_of
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
 """Attributes of a shard that are equal on all processes."""
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
-_WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
-"""The kinds of node by which something is written."""
-_HANDED_ON = (
-    *(cst.Arg, cst.Assign, cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.Del),
-    *(cst.For, cst.CompFor, cst.Element, cst.DictElement, cst.Return, cst.Yield),
-)
-"""Where a part of an object is set, or becomes another name's."""
-_STRIPPED = frozenset("tqdm trange track progress auto list iter islice reversed tqdm_notebook".split())
 
 
 @dataclass(eq=False)
@@ -98,17 +89,11 @@ class Equality:
         for record in state.calls.values():
             if _joins(record):
                 self._joined_already(record)
-        self._writes: dict[Key, list[tuple[Unit, cst.CSTNode | Part, cst.CSTNode | None]]] = {}
-        self._shrunk: dict[Key, list[tuple[Unit, cst.Call]]] = {}
-        """What takes elements out of a list."""
+        self._writes = writes_of(reach)
         self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         self._found_behind: dict[Key, list[Key]] = {}
-        self._changing: dict[FunctionNode, bool] = {}
-        """Whether methods change their objects."""
         self._presences = Presences(state, reach, self._keys, self._is_given, self._is_drawn)
-        for unit in reach.units:
-            self._index(unit)
 
     def also(self, loop: cst.CSTNode, gathers: Iterable[tuple[Unit, Gather]]) -> Equality:
         """What would be equal if the turns of one more loop were each process's own, with these gathers."""
@@ -187,141 +172,6 @@ class Equality:
                     return True
         return False
 
-    # What is written where --------------------------------------------------------------------------------------------
-
-    def _index(self, unit: Unit) -> None:
-        for node in unit.names.every(*_WRITING):
-            if isinstance(node, cst.Assign):
-                for target in node.targets:
-                    self._written(unit, target.target, node.value)
-            elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr)) and node.value is not None:
-                self._written(unit, node.target, node.value)
-            elif isinstance(node, (cst.For, cst.CompFor)):
-                self._iterated(unit, node, node.target, node.iter)
-            elif isinstance(node, cst.Call):
-                self._called_on(unit, node)
-
-    def _note(
-        self, key: Key | None, unit: Unit, value: cst.CSTNode | Part, definition: cst.CSTNode | None = None
-    ) -> None:
-        if key is not None:
-            self._writes.setdefault(key, []).append((unit, value, definition))
-
-    def _written(self, unit: Unit, target: cst.CSTNode, value: cst.CSTNode | Part) -> None:
-        if isinstance(target, (cst.Tuple, cst.List)):
-            starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
-            for index, element in enumerate(target.elements):
-                part: cst.CSTNode | Part = value
-                if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements):
-                    part = value.elements[index].value
-                elif isinstance(value, cst.Call) and not starred:
-                    part = Part(value, index)
-                elif isinstance(value, Part):
-                    part = value.call
-                self._written(unit, element.value, part)
-        else:
-            self._note(self._target(unit, target), unit, value, target if isinstance(target, cst.Name) else None)
-
-    def _target(self, unit: Unit, target: cst.CSTNode) -> Key | None:
-        while isinstance(target, cst.Subscript):
-            target = target.value
-        if isinstance(target, cst.Name):
-            return unit.names.binding(target)
-        if isinstance(target, cst.Attribute):
-            return self._field(unit, target) or (None, target.attr.value)
-        return None
-
-    def _field(self, unit: Unit, node: cst.Attribute) -> Key | None:
-        """For ``self.name`` in a method: the attribute of that class."""
-        base = node.value
-        if not isinstance(base, cst.Name) or base.value != "self":
-            return None
-        klass = next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), None)
-        return (klass, node.attr.value) if klass is not None else None
-
-    def _iterated(self, unit: Unit, loop: cst.CSTNode, target: cst.CSTNode, source: cst.BaseExpression) -> None:
-        name = method_name(source) if isinstance(source, cst.Call) else ""
-        args = [a.value for a in source.args if a.keyword is None] if isinstance(source, cst.Call) else []
-        elements = [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else []
-        if name == "enumerate" and args and len(elements) == 2:
-            self._iterated(unit, loop, elements[1], args[0])
-        elif name == "zip" and len(args) == len(elements):
-            for element, arg in zip(elements, args, strict=True):
-                self._iterated(unit, loop, element, arg)
-        elif name in _STRIPPED and args:
-            self._iterated(unit, loop, target, args[0])
-        elif loop in self.shared and origins(self.state.values.get(source), Role.LOADER):
-            self._written(unit, target, loop)
-        else:
-            self._written(unit, target, source)
-
-    def _called_on(self, unit: Unit, call: cst.Call) -> None:
-        """What a method is given stays in its object: in a list, a meter. So does what the object is called with."""
-        func = call.func
-        if (kept := option(call)) is not None:  # each option has its own attribute of what is read
-            for arg in call.args:
-                self._note((None, kept), unit, arg.value)
-            return
-        if isinstance(func, cst.Attribute) and func.attr.value in SHRINKING:
-            target = self._target(unit, func.value)
-            if target is not None:
-                self._shrunk.setdefault(target, []).append((unit, call))
-        if not call.args or call not in self.state.calls:
-            return
-        if not isinstance(func, cst.Attribute) or any(f.name.value == "__call__" for f in self._methods(call)):
-            held = self.state.values.get(func)
-            called = [t for t in held.things if isinstance(t, Instance)] if held is not None else []
-            for thing in called if any(self._sets_itself(method) for method in self._methods(call)) else ():
-                for arg in call.args:
-                    self._note(thing, unit, arg.value)
-            return
-        if any(bars(unit, func.value)):  # a bar shows it, and gives nothing back
-            return
-        things = self.state.values.get(func.value)
-        instances = [t for t in things.things if isinstance(t, Instance)] if things is not None else []
-        for thing in instances if self._keeps(call) else ():
-            if not (isinstance(func.value, cst.Name) and func.value.value == "self"):
-                for arg in call.args:
-                    self._note(thing, unit, arg.value)
-        roles = origins(things)
-        outside = things is not None and any(isinstance(t, External) for t in things.things)  # torch.save(state, path)
-        if not instances and not roles and not outside and isinstance(unit.names.parents.get(call), cst.Expr):
-            for arg in call.args:
-                self._note(self._target(unit, func.value), unit, arg.value)
-
-    def _methods(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
-        yield from (function for function in self.reach.called(call) if isinstance(function, cst.FunctionDef))
-
-    def _sets_itself(self, method: cst.FunctionDef) -> bool:
-        """Whether a method, or another one that it calls, sets an attribute of its object, or fills one."""
-        return self.state.once((sets_itself, method), lambda: sets_itself(self.reach, method))
-
-    def _keeps(self, call: cst.Call) -> bool:
-        """Whether a method may keep what it is given: one that only computes something from it does not."""
-        functions = self.reach.called(call)
-        return not functions or any(self._writes_itself(function) for function in functions)
-
-    def _writes_itself(self, function: FunctionNode) -> bool:
-        """Whether a method changes its object, or hands it to code that may: it does more than read attributes."""
-        if function not in self._changing:
-            self._changing[function] = False  # one that calls itself
-            unit, own = self.reach.unit(function), positional(function)[:1]
-            held = [unit.names.scopes[function].bindings[param.name.value] for param in own]
-            reads = [read for binding in held for read in binding.reads]
-            self._changing[function] = any(self._changes(unit, read) for read in reads)
-        return self._changing[function]
-
-    def _changes(self, unit: Unit, read: cst.Name) -> bool:
-        """Whether what is done with an object is more than to read from it, or to call a method that reads."""
-        parents = unit.names.parents
-        part: cst.CSTNode = read
-        while isinstance(above := parents.get(part), (cst.Attribute, cst.Subscript)) and above.value is part:
-            part = above
-        call = parents.get(part)
-        if isinstance(call, cst.Call) and call.func is part:
-            return not (isinstance(part, cst.Attribute) and part.value is read) or self._keeps(call)
-        return part is read or isinstance(call, _HANDED_ON)
-
     # Where it comes from ----------------------------------------------------------------------------------------------
 
     def _comes_from_share(self, start: Key) -> bool:
@@ -360,16 +210,17 @@ class Equality:
             yield from self._lengthened(key.held)
             return
         seen = key.definitions if isinstance(key, Variable) else ()
-        for unit, value, definition in self._writes.get(key.binding if isinstance(key, Variable) else key, ()):
-            if definition is not None and definition not in seen:
+        for write in self._writes.of(key.binding if isinstance(key, Variable) else key):
+            unit, value = write.unit, write.value
+            if write.definition is not None and write.definition not in seen:
                 continue
             yield from self._conditions(unit, value.call if isinstance(value, Part) else value)
-            if isinstance(value, Part) and value.call in self._cut:
+            if write.loop in self.shared:
+                yield DivergenceSource(write.loop)
+            elif isinstance(value, Part) and value.call in self._cut:
                 yield DivergenceSource(value.call)
             elif isinstance(value, Part):
                 yield from self._call(unit, value.call, value.place) if value.call not in self._whole else ()
-            elif value in self.shared and isinstance(value, (cst.For, cst.CompFor)):
-                yield DivergenceSource(value)
             else:
                 yield from self._keys(unit, value)
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
@@ -378,10 +229,14 @@ class Equality:
     def _lengthened(self, held: Key) -> Iterator[Key]:
         """What the number of elements of a list depends on."""
         seen, place = (held.definitions, held.binding) if isinstance(held, Variable) else ((), held)
-        for unit, value, definition in self._writes.get(place, ()):
-            if definition is None or definition in seen:
-                yield from changed_by(unit, value, self._keys, self._under, self._measured)
-        for unit, call in self._shrunk.get(place, ()):
+        for write in self._writes.of(place):
+            if write.definition is not None and write.definition not in seen:
+                continue
+            if write.loop in self.shared:
+                yield DivergenceSource(write.loop)
+            else:
+                yield from changed_by(write.unit, write.value, self._keys, self._under, self._measured)
+        for unit, call in self._writes.shrunk(place):
             yield from self._under(unit, call)
         if isinstance(held, Variable) and any(isinstance(d, cst.Param) for d in seen):
             yield from self._handed(held.binding, self._measured)
@@ -391,7 +246,7 @@ class Equality:
         if not is_list(self.state, node):
             yield from self._keys(unit, node)
         elif isinstance(node, cst.Attribute):
-            yield Length(self._field(unit, node))
+            yield Length(field_of(unit, node))
         elif isinstance(node, cst.Name) and (binding := unit.names.binding(node)) is not None:
             yield Length(Variable(binding, unshadowed(unit.names, binding, node)))
 
@@ -434,22 +289,22 @@ class Equality:
         if node in self._cut:
             yield DivergenceSource(node)
             return
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             yield from self._name(unit, node)
-        elif isinstance(node, cst.Attribute):
+        elif type(node) is cst.Attribute:
             yield from self._attribute(unit, node)
-        elif isinstance(node, cst.Call):
+        elif type(node) is cst.Call:
             yield from self._call(unit, node)
-        elif isinstance(node, cst.Lambda):
+        elif type(node) is cst.Lambda:
             yield from self._summary(node, None).keys
-        elif not isinstance(node, cst.FunctionDef) and not is_width(node):
+        elif type(node) is not cst.FunctionDef and not is_width(node):
             for child in children(node):
                 yield from self._keys(unit, child)
 
     def _asks_for_key(self, node: cst.CSTNode) -> bool:
         """``"loss" in figures``: whether a batch, an output of a model or a dict that is written out once has a key
         that is never set after that is the same on all processes, whatever its values are."""
-        if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        if type(node) is not cst.Comparison or len(node.comparisons) != 1:
             return False
         asked, key = node.comparisons[0], key_of(node.left)
         if key is None or not isinstance(asked.operator, (cst.In, cst.NotIn)):
@@ -482,7 +337,7 @@ class Equality:
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
         if node.attr.value in _SAME:
             return
-        own = self._field(unit, node)
+        own = field_of(unit, node)
         yield (None, node.attr.value) if own is None else own
         slot = self.state.values.get(node)
         if slot is not None:

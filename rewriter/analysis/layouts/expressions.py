@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..syntax.nodes import FunctionNode, is_zero, positional
-from ..syntax.walk import descendants
 
 
 def value_at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:
@@ -38,9 +36,9 @@ def arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cst
 
 def is_width(node: cst.CSTNode) -> bool:
     """``x.shape[1]``: a shard has its own number of rows, but its other sizes are equal everywhere."""
-    base = node.value if isinstance(node, cst.Subscript) else None
+    base = node.value if type(node) is cst.Subscript else None
     if (
-        not isinstance(node, cst.Subscript)
+        type(node) is not cst.Subscript
         or not isinstance(base, cst.Attribute)
         or base.attr.value != "shape"
         or len(node.slice) != 1
@@ -58,17 +56,3 @@ def counts_dimensions(call: cst.Call) -> bool:
     if isinstance(of, cst.Call) and not of.args:
         return method_name(of) == "size"
     return isinstance(of, cst.Attribute) and of.attr.value == "shape"
-
-
-def sets_itself(reach: Reach, method: cst.FunctionDef) -> bool:
-    for code in reach.below(method):
-        for node in reach.own(code):
-            targets: list[cst.CSTNode] = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-            targets += [node.target] if isinstance(node, (cst.AugAssign, cst.AnnAssign)) else []
-            filled = node.value if isinstance(node, cst.Expr) else None
-            if isinstance(filled, cst.Call) and not reach.called(filled):
-                targets += [filled.func.value] if isinstance(filled.func, cst.Attribute) else []
-            parts = [part for target in targets for part in (target, *descendants(target))]
-            if any(isinstance(p, cst.Attribute) and getattr(p.value, "value", "") == "self" for p in parts):
-                return True
-    return False

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ..dataflow.values import Sequence, State, Unit
-from .presence import Key, Part
+from .writes import SHRINKING, Key, Part
 
-_ONE = frozenset("append appendleft insert pop popleft clear".split())
+_ONE = SHRINKING | frozenset("append appendleft insert".split())
 """The methods of a list that change its length by one, or empty it, whatever they are given."""
-SHRINKING = frozenset("pop popleft clear".split())
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 Keys = Callable[[Unit, cst.CSTNode], Iterator[Key]]
 

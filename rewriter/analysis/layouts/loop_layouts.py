@@ -159,6 +159,8 @@ class ProgramLayouts:
         self._by_hand: dict[cst.For | cst.While, Unit] = {}
         """Those whose batches the script makes by hand."""
         self._elsewhere: Interpreter | None = None
+        self._outside: dict[cst.BaseExpression, Layout] = {}
+        """What expressions give that run in no loop over batches."""
 
     def cut(self, unit: Unit, loops: Iterable[cst.CSTNode], walk: Interpreter) -> None:
         """Take over the walk through a training whose batches the script makes by hand, and that are cut into shards.
@@ -187,7 +189,9 @@ class ProgramLayouts:
             for walk in (self._walk(self._reach.unit_of(loop, unit), loop) for loop in self._loops()):
                 rows.update(walk.seeds.rows)
             self._elsewhere = Interpreter(self._state, self._reach, Seeds(rows, models=True))
-        return self._elsewhere.copied().value(node, unit)
+        if node not in self._outside:
+            self._outside[node] = self._elsewhere.copied().value(node, unit)
+        return self._outside[node]
 
     def _loops(self) -> Iterator[cst.For | cst.While | cst.CompFor]:
         """All loops over batches."""

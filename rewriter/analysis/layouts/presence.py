@@ -8,7 +8,7 @@ None where they are not, is one process's own answer. So is what code gives that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,9 +26,7 @@ from ..syntax.leaving import ends
 from ..syntax.nodes import FunctionNode, is_none, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-
-Key = Hashable
-"""What a value is made from: a variable, an object of the program, an attribute of the objects of a class."""
+from .writes import Key, Part
 
 
 @dataclass(frozen=True)
@@ -51,17 +49,9 @@ class Presence(Variable):
     """Whether a variable holds a value where it is read, or None."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One of the values that a call gives: ``loss`` of ``loss, accuracy = evaluate(model)``."""
-
-    call: cst.Call
-    place: int
-
-
 def asked_for_none(node: cst.CSTNode) -> cst.BaseExpression | None:
     """What ``targets is None`` asks about; None for other expressions."""
-    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+    if type(node) is not cst.Comparison or len(node.comparisons) != 1:
         return None
     asked = node.comparisons[0]
     is_asked = isinstance(asked.operator, (cst.Is, cst.IsNot)) and is_none(asked.comparator)

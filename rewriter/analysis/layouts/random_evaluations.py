@@ -29,7 +29,7 @@ from ..syntax.walk import descendants
 from ..training.draws import drawn, random_transform
 from ..training.modes import in_training_mode, noisy_layer
 from ..training.training import Training
-from .decisions import Decision, Joint, deciding, undecided
+from .decisions import Decision, deciding, joint_of, undecided
 from .divergence import Equality
 
 _LONGEST = 40
@@ -85,11 +85,11 @@ def agreements(
         own: what is made whole already.
         open_to: whether an evaluation may be changed: all processes run it, and no other program calls it.
     """
-    joint, gathers = Joint(state, reach, training, plain), list(own)
+    joint, gathers = joint_of(plain), list(own)
 
     def open_decisions(random: Equality) -> list[tuple[Unit, Decision]]:
         def differs(unit: Unit, node: cst.CSTNode) -> bool:
-            return random.is_local(unit, node) and not plain.is_local(unit, node)
+            return not plain.is_local(unit, node) and random.is_local(unit, node)
 
         return [(unit, found) for unit in reach.units for found in deciding(unit, reach, joint, differs)]
 

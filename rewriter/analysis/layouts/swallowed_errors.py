@@ -31,7 +31,7 @@ def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
                 if _is_own(joint.state, handler.type) and not _ends_all(joint.state, handler.body):
                     if _parts(unit, joint, node, handler):
                         yield _finding(unit, handler, _line(unit, handler))
-        elif isinstance(node, cst.With) and joint.runs(node.body, unit) is not None:
+        elif isinstance(node, cst.With) and joint.runs(node.body) is not None:
             for item in node.items:
                 if _suppresses(joint.state, item.item):
                     yield _finding(unit, item, unit.names.module.code_for_node(item.item))
@@ -40,11 +40,11 @@ def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
 def _parts(unit: Unit, joint: Joint, node: cst.Try | cst.TryStar, handler: Handler) -> bool:
     """Whether all work together in what may fail; or it fails by the rows of one process, and decides what all do
     together after it."""
-    if joint.runs(node.body, unit) is not None:
+    if joint.runs(node.body) is not None:
         return True
-    decides = leaves(unit, handler, [handler.body], joint) or joint.runs(handler.body, unit) is not None
+    decides = leaves(unit, handler, [handler.body], joint) or joint.runs(handler.body) is not None
     if node.orelse is not None and not decides:
-        decides = joint.runs(node.orelse, unit) is not None
+        decides = joint.runs(node.orelse) is not None
     return decides and joint.equality.is_local(unit, node.body)
 
 

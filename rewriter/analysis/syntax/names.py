@@ -16,6 +16,7 @@ from .nodes import FUNCTIONS, FunctionNode
 from .scopes import Binding, Scope
 
 LoopNode = cst.For | cst.While
+_BLOCKS = frozenset({cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite})
 
 
 @dataclass(eq=False)
@@ -73,7 +74,7 @@ class Names:
         """The statement of a block that contains a node: a line of small statements, or a compound statement."""
         here = node
         for around in self.ancestors(node):
-            if isinstance(around, (cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite)):
+            if around.__class__ in _BLOCKS:
                 return here
             here = around
         return here

@@ -130,11 +130,6 @@ def joins_processes(name: str) -> bool:
     return found is not None and found.joins
 
 
-def loss_functions() -> frozenset[str]:
-    """The last names of losses that are functions."""
-    return methods("torch.nn.functional", training.Loss)
-
-
 # ---------------------------------------------------------------- tensors, and what goes through a call
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import libcst as cst
+
+from torchlift.rewriter.analysis.dataflow.program_flow import solve
+
 Trained = Callable[..., tuple[str, list[str]]]
 
 
@@ -27,3 +31,10 @@ def test_methods_of_the_bases_are_run(trained: Trained) -> None:
     built = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
     text, _ = trained(top=TOP, built=built, loss="loss = model.loss_of(x, y)", step="model.save()")
     assert 'accelerator.save(accelerator.get_state_dict(self), "a.pt")' in text
+
+
+def test_a_lineage_has_each_base_once_and_with_its_own_before_the_next() -> None:
+    text = "class A: ...\nclass B(A): ...\nclass C(A): ...\nclass D(B, C): ...\n"
+    (unit,) = solve([("__main__", cst.parse_module(text))]).units.values()
+    last = list(unit.classes.values())[-1]
+    assert [klass.node.name.value for klass in last.lineage()] == ["D", "B", "A", "C"]

@@ -1,0 +1,87 @@
+"""Evaluations that every process runs on the whole data set: slower than to share them, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from ..analysis.distributed.apart import condition, said
+from ..analysis.layouts.metrics import Evaluation
+from ..findings import Severity
+from .attempt import Attempt
+from .program import ProgramFacts
+from .reached_module import ReachedModule
+from .shared_code import may_be_given
+
+Left = Mapping[cst.CSTNode, str]
+"""Evaluation loops that are left whole, and why."""
+
+
+def with_left(evaluations: Sequence[Evaluation], left: Left) -> list[Evaluation]:
+    """The evaluations, some of them left whole."""
+    found = [replace(evaluation) for evaluation in evaluations]
+    for evaluation in found:
+        if evaluation.loop in left:
+            evaluation.leave(left[evaluation.loop])
+    return found
+
+
+def leave_from_the_start(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
+    """Leave the evaluations whole that can be gathered nowhere, wherever the accelerator comes."""
+    _leave_shared(program, evaluations)
+    _leave_trained_on(program, evaluations)
+    _leave_alone(program, evaluations)
+
+
+def without_accelerator(found: Attempt) -> Left:
+    """The evaluations to leave whole because their gather cannot be written: the accelerator does not come there."""
+    modules = {unit: ReachedModule(part, found.way) for unit, part in found.parts.items()}
+    gathered = [(e.loop, e.unit, e.gather.node) for e in found.evaluations if e.gather is not None]
+    lost = [loop for loop, unit, node in gathered if not modules[unit].here(node)]
+    return dict.fromkeys(lost, "it has no access to the accelerator")
+
+
+def undecided(found: Attempt) -> bool:
+    """Whether a decision would be one process's own, and processes could part by it."""
+    findings = (finding for part in found.parts.values() for finding in part.findings)
+    return any(f.id == "local-decision" and f.severity is Severity.BLOCKED for f in findings)
+
+
+def to_decide(found: Attempt) -> Left:
+    """The evaluations whose figures differ until they are gathered, where a decision is open: left whole, they are
+    equal everywhere."""
+    shared = [e.loop for e in found.evaluations if e.understood and (e.gather is not None or e.parts)]
+    because = "a decision depends on one of its metrics, which could not be gathered"
+    return dict.fromkeys(shared, because) if shared and undecided(found) else {}
+
+
+def _leave_shared(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
+    """Leave the evaluation loops alone that files outside the program run as well, and that cannot gather there."""
+    for evaluation in evaluations:
+        code = evaluation.unit.names.function(evaluation.loop)
+        user = program.shared.get(code)
+        if user is None or not evaluation.understood:
+            continue
+        given = may_be_given(program.reach, program.shared, code)
+        program.optional.update(given)
+        if not given:
+            evaluation.leave(f"{user} also runs it, with a loader that is not prepared")
+
+
+def _leave_trained_on(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
+    """Leave the evaluation loops alone whose tensors a backward pass flows through: an attack on the model."""
+    for evaluation in evaluations:
+        gathers = (g for g in (evaluation.gather, *evaluation.parts) if g is not None)
+        if any(program.gradient_path.cuts(evaluation.unit, gather) for gather in gathers):
+            evaluation.leave("a backward pass goes through the value that would be gathered")
+
+
+def _leave_alone(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
+    """Leave the evaluation loops alone that only one process runs, by the script's own condition on the rank."""
+    for evaluation in evaluations if program.existing is None else ():
+        asked = condition(program.guards, evaluation.unit, evaluation.loop)
+        if asked is not None:
+            evaluation.leave(f"only processes with {said(asked)} run this evaluation")
+            evaluation.alone = True
