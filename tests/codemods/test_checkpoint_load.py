@@ -282,6 +282,20 @@ LISTED = {
         "def keep(place):\n    np.save('{}/{}.npy'.format(place, 1), w)\n\nkeep('out')\nnames = os.listdir('out')",
         "names = os.listdir('out')",
     ),
+    "by what an object makes": (
+        "Image.open('a.png').rotate(9).save('out/' + 'b.png')\nnames = glob.glob('out/*.png')",
+        "names = glob.glob('out/*.png')",
+    ),
+    "by a method of an object": (
+        "def turn(photo):\n    return photo.rotate(9)\n\n\nturned = turn(Image.open('a.png'))\n"
+        "turned.save('out/b.png')\nnames = os.listdir('out')",
+        "names = os.listdir('out')",
+    ),
+    "of a class": (
+        "class Photos:\n    folder = 'out/'\n\n    def __init__(self):\n"
+        "        self.all = glob.glob(self.folder + '*.npy')\n\n\nnp.save('out/w.npy', w)\nphotos = Photos()",
+        "photos = Photos()",
+    ),
     "a picture": ("cv2.imwrite(path, w)\nw = cv2.imread(path)", "w = cv2.imread(path)"),
 }
 
@@ -291,7 +305,7 @@ def test_a_folder_is_listed_when_the_main_process_has_written_into_it(
     end: str, reading: str, migrated: Callable[[str], str]
 ) -> None:
     """The others listed it, and read what lay there, while the main process was still writing."""
-    imports = f"import cv2\nimport glob\nimport os\nimport pathlib\n{IMPORTS}"
+    imports = f"import cv2\nimport glob\nimport os\nimport pathlib\nfrom PIL import Image\n{IMPORTS}"
     text = [line.strip() for line in migrated(f"{imports}\n{TRAINS}{end}\n").splitlines()]
     assert text[text.index(reading) - 1] == WAIT
 

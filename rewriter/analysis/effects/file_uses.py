@@ -149,10 +149,12 @@ class FileUses:
 
     def _paths(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
         """What may be the path that a call writes, where the call is known to write one."""
-        name = outside_name(self.state.calls[call]) if call in self.state.calls else ""
+        record = self.state.calls.get(call)
+        name, made = (outside_name(record), made_names(record)) if record is not None else ("", [])
         if method_name(call) in questions.text_methods() and not writes_by_method(call):
             return
-        if writes_by_method(call) or questions.opens(name) or questions.written_path(name) is not None:
+        knows = any(questions.written_path(each) is not None for each in (name, *made))  # ``image.save(path)`` too
+        if writes_by_method(call) or questions.opens(name) or knows:
             yield from written(self.state, call)
         elif not name and isinstance(call.func, cst.Attribute) and method_name(call) == "open":
             yield from [call.func.value] * opens_to_write(call, 0)

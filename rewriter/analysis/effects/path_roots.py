@@ -35,8 +35,9 @@ class Roots:
             for node in unit.names.every(cst.Assign):
                 if isinstance(node, cst.Assign):
                     kept = [target.target for target in node.targets if isinstance(target.target, cst.Attribute)]
-                    for attribute in kept:
-                        self._kept.setdefault(dotted(attribute), []).append((unit, node.value))
+                    texts = [*map(dotted, kept), *_of_class(unit, node)]
+                    for text in texts:
+                        self._kept.setdefault(text, []).append((unit, node.value))
             for call in unit.names.calls:
                 default, name = keyword(call, "default"), option(call)
                 if default is not None and name is not None:
@@ -119,6 +120,14 @@ class Roots:
         values += self.reach.given(binding)
         found = {root for at, value in values for root in self._roots(at, value, seen, whole=whole)}
         yield from found or {Root(name.value, named=True)}
+
+
+def _of_class(unit: Unit, node: cst.Assign) -> Iterator[str]:
+    """By what texts the methods of a class, and others, read what its body sets: ``self.folder``, ``Photos.folder``."""
+    klass = next(iter(unit.names.enclosing(node, cst.ClassDef, cst.FunctionDef)), None)
+    if isinstance(klass, cst.ClassDef):
+        names = [target.target.value for target in node.targets if isinstance(target.target, cst.Name)]
+        yield from (f"{of}.{name}" for of in ("self", "cls", klass.name.value) for name in names)
 
 
 def _of_text(text: str, *, whole: bool) -> Iterable[Root]:

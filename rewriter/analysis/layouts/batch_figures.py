@@ -190,7 +190,7 @@ class BatchFigures:
             return bool(made) and depth < _DEPTH and all(self._is_sum(one, depth + 1) for one in made)
         if not isinstance(value, cst.Call):
             return False
-        kinds = self._kinds(value)
+        kinds = kinds_of(self.state, value)
         if any(isinstance(kind, Reduce) for kind in kinds):
             return all(kind.op in ("sum", "count") for kind in kinds if isinstance(kind, Reduce))
         operand = (
@@ -198,13 +198,6 @@ class BatchFigures:
         )
         same = any(isinstance(kind, (Convert, Detach, ToHost, TextOf)) for kind in kinds)
         return same and operand is not None and self._is_sum(operand, depth)
-
-    def _kinds(self, call: cst.Call) -> list[object]:
-        """What the tables say of a call, taken for a method of a tensor as well."""
-        called = outside_names(self.state.calls[call]) if call in self.state.calls else []
-        last = method_name(call)
-        method = "torch.Tensor" if isinstance(call.func, cst.Attribute) else "builtins"
-        return [kind.transfer for name in (*called, f"{method}.{last}") if (kind := row(name)) is not None]
 
     # A number, or rows ------------------------------------------------------------------------------------------------
 
@@ -256,7 +249,7 @@ class BatchFigures:
             if isinstance(around, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
                 return False
             if isinstance(around, cst.Call):
-                kinds = self._kinds(around)
+                kinds = kinds_of(self.state, around)
                 if any(isinstance(kind, Concat) and not kind.new for kind in kinds):
                     return False  # it joins rows
                 if any(isinstance(kind, Reduce) for kind in kinds) or method_name(around) == "sum":
@@ -283,6 +276,14 @@ class BatchFigures:
                 if ratio is not None:
                     return ratio
         return None
+
+
+def kinds_of(state: State, call: cst.Call) -> list[object]:
+    """What the tables say of a call, taken for a method of a tensor as well."""
+    called = outside_names(state.calls[call]) if call in state.calls else []
+    last = method_name(call)
+    method = "torch.Tensor" if isinstance(call.func, cst.Attribute) else "builtins"
+    return [kind.transfer for name in (*called, f"{method}.{last}") if (kind := row(name)) is not None]
 
 
 _JOINED = "on N processes a batch has the rows of N of the script's"

@@ -34,7 +34,7 @@ from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
 from .row_counts import counted, only_counted
-from .single_rows import of_any_shape, read_alone
+from .single_rows import not_joined, read_alone
 
 _COLLECTING = frozenset("append extend update add insert put write".split())
 
@@ -91,14 +91,10 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                 found_here = BatchFigures(state, unit, loop, layouts, gathers).all()
                 same = always_drops_last(reach.state, answer.loaders)  # all batches have as many rows
                 answer.figures = tuple(f for f in found_here if not (same and f.kind is Kind.MEAN))
-        shape = of_any_shape(state, reach, layouts, loop, gathers) if answer.understood and layouts is not None else ""
-        if shape:
+        why = not_joined(state, reach, layouts, loop, gathers) if answer.understood and layouts is not None else ""
+        if why:
             answer.figures = ()
-            answer.leave(
-                f"its loader gives one row at a time, and `{shape}` may have another shape on each process, so that it "
-                "cannot be gathered",
-                groups=True,
-            )
+            answer.leave(f"its loader gives one row at a time, and {why}", groups=True)
         found.append(answer)
     return found
 

@@ -1,6 +1,6 @@
 """
 Sums over the rows of all processes that a script divides by what one process counts: ``hits / (batch_size * i)``,
-``hits / (len(loader) * 32)``.
+``hits / (len(loader) * 32)``, ``sum(hits_of_batches) / len(hits_of_batches)``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import libcst as cst
 
 from ...facts.module import Gather
 from ...facts.roles import Role
+from ...facts.torch_api.kinds.tensors import Reduce
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
@@ -18,6 +19,7 @@ from ..dataflow.values import Unit, origins
 from ..syntax.definitions import seen_values
 from ..syntax.nodes import counter
 from ..syntax.walk import descendants
+from .batch_figures import kinds_of
 from .engine.layout import Partial, Replicated, ShardRow, ShardSize, inner
 from .epoch_quotients import division, is_place, read_totals
 from .epoch_totals import Total, deciding
@@ -47,7 +49,7 @@ def own_counts(
         is_early: a call comes before `prepare`, in the same code.
     """
     divided = _divisions(unit)
-    for loop in _loops(reach, unit, shared, gathers) if divided else ():
+    for loop in _loops(reach, unit, shared, gathers):
         told: dict[str, tuple[cst.CSTNode, dict[str, None]]] = {}
         for node, over, under in divided:
             names = loop.whole_sums(over) if loop.counts(under, is_early) else []
@@ -56,6 +58,8 @@ def own_counts(
                 told.setdefault(text, (node, {}))[1].update(dict.fromkeys(names))
         for divisor, (node, figures) in told.items():
             yield _finding(node, divisor, list(figures))
+        for node, total in loop.means_of_sums():
+            yield _of_entries(node, _text(unit, total.kept_in), _text(unit, node))
 
 
 def means_by_rows(
@@ -187,9 +191,58 @@ class _CountingLoop:
         rows = any(isinstance(inner(self.layouts.value(by)), ShardRow) for by in deciding(self.unit, self.loop, total))
         return rows and all(isinstance(one, (Replicated, ShardRow)) for one in layouts)
 
+    def means_of_sums(self) -> Iterator[tuple[cst.BaseExpression, Total]]:
+        """Where a list that has a sum over the rows of each joined batch is averaged over its entries, and is no half
+        of a quotient of such lists: ``sum(hits) / len(hits)``, ``np.mean(hits)``."""
+        names = self.unit.names
+        for total in self.whole:
+            binding = names.binding(total.place) if isinstance(total.place, cst.Name) else None
+            appended = isinstance(total.node, cst.Call) and method_name(total.node) == "append"
+            if binding is None or not appended or not all(map(self._is_sum, total.value)):
+                continue
+            for mean in dict.fromkeys(m for read in binding.reads if (m := self._mean_over(read)) is not None):
+                beside = [side for around in names.ancestors(mean) for side in division(around) or ()]
+                if not any(mean not in descendants(side) and self._read(side) for side in beside):
+                    yield mean, total
+                    break
+
+    def _is_sum(self, value: cst.BaseExpression) -> bool:
+        layout = inner(self.layouts.value(value))
+        return isinstance(layout, ShardSize) or (isinstance(layout, Partial) and layout.op == "sum")
+
+    def _mean_over(self, read: cst.CSTNode) -> cst.BaseExpression | None:
+        """The mean over the entries of a list that is read: divided by ``len`` of it, or by a call that averages."""
+        counted = False
+        for around in self.unit.names.ancestors(read):
+            sides = division(around)
+            if isinstance(around, cst.BinaryOperation) and sides is not None and counted:
+                over = any(isinstance(p, cst.Name) and p.deep_equals(read) for p in descendants(sides[0]))
+                return around if over and read in descendants(sides[1]) else None
+            if isinstance(around, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+                return None
+            if isinstance(around, cst.Call):
+                reduced = [k.op for k in kinds_of(self.state, around) if isinstance(k, Reduce)]
+                if reduced and not counted:
+                    return around if set(reduced) == {"mean"} else None
+                counted = counted or (method_name(around) == "len" and [arg.value for arg in around.args] == [read])
+        return None
+
     def _read(self, node: cst.BaseExpression) -> list[Total]:
         """The sums over all processes that an expression is computed from."""
         return read_totals(self.unit, self.whole, node)
+
+
+def _of_entries(node: cst.CSTNode, place: str, mean: str) -> Finding:
+    return Finding(
+        "mean-of-batches",
+        node,
+        f"`{place}` collects what the rows of all processes give in a step, and `{mean}` is its mean over the steps: "
+        "on N processes a step has the rows of N of the script's batches, and the result is N times larger",
+        _BY_PROCESSES,
+    )
+
+
+_BY_PROCESSES = "divide by accelerator.num_processes too, or keep the global batch: --keep-global-batch"
 
 
 def _finding(node: cst.CSTNode, divisor: str, figures: list[str]) -> Finding:
@@ -200,5 +253,5 @@ def _finding(node: cst.CSTNode, divisor: str, figures: list[str]) -> Finding:
         node,
         f"{names} {adds} what the rows of all processes give, and `{divisor}` counts the steps of one process alone: "
         "on N processes the result is N times larger",
-        "divide by accelerator.num_processes too, or keep the global batch: --keep-global-batch",
+        _BY_PROCESSES,
     )

@@ -1,23 +1,26 @@
 """
 Loaders that give one row a batch: nothing says that all rows have one shape, and other shapes cannot be joined.
 
-With more rows a batch the original has to stack them, so they have one shape.
+With more rows a batch the original has to stack them, so they have one shape. Nor would it meet them in one operation
+with other rows of fewer dimensions: of one row, ``(1,)`` and ``(1, 1)``, each is that of the other; of several,
+each would meet all the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from ...facts.module import Form, Gather
+from ...facts.module import Form, Gather, Side
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.constant_values import Values, constants_of
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.nodes import is_none, keyword
-from .engine.layout import Shard, inner
+from ..syntax.walk import descendants
+from .engine.layout import Layout, Shard, inner
 from .loop_layouts import LoopLayouts
 
 _ONE: tuple[Values, ...] = (frozenset({1}), frozenset())
@@ -25,18 +28,69 @@ _ONE: tuple[Values, ...] = (frozenset({1}), frozenset())
 _PARTS = "torch.utils.data.Subset"
 
 
-def of_any_shape(state: State, reach: Reach, layouts: LoopLayouts, loop: cst.CSTNode, gathers: Iterable[Gather]) -> str:
-    """What is to be gathered in a loop and may have another shape on each process: its text; empty for nothing."""
-    if not any(_gives_single_rows(state, reach, loader) for loader in reach.loaders(loop)):
-        return ""
-    unit = layouts.unit
+def not_joined(state: State, reach: Reach, layouts: LoopLayouts, loop: cst.CSTNode, gathers: Sequence[Gather]) -> str:
+    """Why the batches of one row that a loop's loader gives cannot be joined; empty where they can, or have several."""
+    loaders = [loader for loader in reach.loaders(loop) if _gives_one_row(state, reach, loader)]
+
+    def code(node: cst.BaseExpression) -> str:
+        return layouts.unit.names.module.code_for_node(node.with_changes(lpar=(), rpar=()))
+
+    if any(not _rows_have_one_shape(state, loader) for loader in loaders):
+        if (value := _of_any_shape(layouts, loop, gathers)) is not None:
+            return f"`{code(value)}` may have another shape on each process, so that it cannot be gathered"
+    met = _met_by_others(layouts, loop, gathers) if loaders else None
+    if met is not None:
+        return (
+            f"the two sides of `{code(met)}` are not known to have as many dimensions: joined, each row could meet "
+            "those of all processes"
+        )
+    return ""
+
+
+def _of_any_shape(layouts: LoopLayouts, loop: cst.CSTNode, gathers: Iterable[Gather]) -> cst.BaseExpression | None:
+    """What is to be gathered in a loop and may have another shape on each process."""
     for gather in gathers:
         if gather.form is Form.GATHER:
-            values = [*_variables(unit, loop, gather), *gather.inline]
+            values = [*_variables(layouts.unit, loop, gather), *gather.inline]
             found = next((value for value in values if not _is_of_numbers(layouts, value)), None)
             if found is not None:
-                return unit.names.module.code_for_node(found)
-    return ""
+                return found
+    return None
+
+
+def _met_by_others(layouts: LoopLayouts, loop: cst.CSTNode, gathers: Iterable[Gather]) -> cst.BaseExpression | None:
+    """What would meet each row with those of all processes once they are joined: ``guess == y``, where these are not
+    known to have as many dimensions."""
+    names = layouts.unit.names
+    joined = [g for g in gathers if g.form is Form.GATHER and (g.inline or not set(g.names) <= set(g.sized))]
+    starts = [names.order(g.node) if g.side is Side.BEFORE else names.end(g.node) for g in joined]
+    for node in descendants(loop) if starts else ():
+        if names.order(node) >= min(starts):
+            for left, right in _met(node):
+                one, other = inner(layouts.value(left)), inner(layouts.value(right))
+                if _has_rows(one) and _has_rows(other) and not _have_one_rank(one, other):
+                    return node if isinstance(node, cst.BaseExpression) else None
+    return None
+
+
+def _met(node: cst.CSTNode) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """The operands that a node meets row by row, those of one text apart."""
+    pairs: list[tuple[cst.BaseExpression, cst.BaseExpression]] = []
+    if isinstance(node, cst.BinaryOperation) and not isinstance(node.operator, cst.MatrixMultiply):
+        pairs = [(node.left, node.right)]
+    elif isinstance(node, cst.Comparison):
+        compared = [c for c in node.comparisons if not isinstance(c.operator, (cst.In, cst.NotIn, cst.Is, cst.IsNot))]
+        pairs = [(node.left, one.comparator) for one in compared[:1]]
+    return [(left, right) for left, right in pairs if not left.deep_equals(right)]
+
+
+def _has_rows(layout: Layout) -> bool:
+    return isinstance(layout, Shard) and layout.host is not True
+
+
+def _have_one_rank(one: Layout, other: Layout) -> bool:
+    ranks = {layout.rank if isinstance(layout, Shard) else None for layout in (one, other)}
+    return len(ranks) == 1 and None not in ranks
 
 
 def read_alone(layouts: LoopLayouts, nodes: Iterable[cst.CSTNode]) -> str:
@@ -88,19 +142,24 @@ def _is_of_numbers(layouts: LoopLayouts, value: cst.BaseExpression) -> bool:
     return isinstance(layout, Shard) and layout.rank == 1
 
 
-def _gives_single_rows(state: State, reach: Reach, loader: Origin) -> bool:
-    """Whether a loader gives one row a batch, of a data set whose rows may have different shapes."""
+def _gives_one_row(state: State, reach: Reach, loader: Origin) -> bool:
+    """Whether a loader gives one row a batch: ``DataLoader(rows, batch_size=1)``, also by ``**options``."""
     node = loader.node
-    if not isinstance(node, cst.Call) or any(arg.star for arg in node.args):
+    if not isinstance(node, cst.Call):
         return False
+    unit, constants = reach.unit_of(node, reach.units[0]), constants_of(state, usual=True)
     sampler = keyword(node, "batch_sampler", 4)
     if sampler is not None and not is_none(sampler):
         return False
-    unit = reach.unit_of(node, reach.units[0])
-    if constants_of(state, usual=True).argument(unit, node, "batch_size", 1) not in _ONE:
+    hidden = any(arg.star for arg in node.args) and sampler is None
+    if hidden and constants.argument(unit, node, "batch_sampler", 4) not in (frozenset(), frozenset({None})):
         return False
-    data = keyword(node, "dataset", 0)
-    return data is not None and not _has_one_shape(state, data)
+    return constants.argument(unit, node, "batch_size", 1) in _ONE
+
+
+def _rows_have_one_shape(state: State, loader: Origin) -> bool:
+    data = keyword(loader.node, "dataset", 0) if isinstance(loader.node, cst.Call) else None
+    return data is None or _has_one_shape(state, data)
 
 
 def _has_one_shape(state: State, data: cst.BaseExpression) -> bool:

@@ -47,7 +47,7 @@ from .findings import (
     listed_each,
     stays,
     stays_joint,
-    stays_shaped,
+    stays_single,
     summed,
 )
 from .gathers import Gathers
@@ -181,8 +181,8 @@ class _Loop:
             said += quotients.halves(total)  # one finding speaks for both halves
             told = quotients.told(total)
             by_hand = self._by_hand(total, quotients)
-            if self.gathers.shape:
-                yield stays_shaped(total.node, self.gathers.shape, told, by_hand)
+            if self.gathers.single:
+                yield stays_single(total.node, self.gathers.single, told, by_hand)
             else:
                 lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
                 yield stays(total.node, told, by_hand if told or lists else "")

@@ -40,10 +40,9 @@ def stays_joint(node: cst.CSTNode, values: Sequence[str], figure: str, by_hand: 
     return _stays_own(node, f", because {because}{figure}", by_hand)
 
 
-def stays_shaped(node: cst.CSTNode, value: str, figure: str, by_hand: str) -> Finding:
-    """A total of what cannot be gathered, and is no number that could be reduced."""
-    because = f", because `{value}` may have another shape on each process and cannot be gathered{figure}"
-    return _stays_own(node, because, by_hand)
+def stays_single(node: cst.CSTNode, why: str, figure: str, by_hand: str) -> Finding:
+    """A total of batches of one row that cannot be joined, and is no number that could be reduced."""
+    return _stays_own(node, f", because {why}{figure}", by_hand)
 
 
 def _stays_own(node: cst.CSTNode, more: str, by_hand: str) -> Finding:

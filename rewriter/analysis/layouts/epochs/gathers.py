@@ -20,7 +20,7 @@ from ..epoch_totals import Total
 from ..loop_step import bound, bound_by
 from ..padding import ragged
 from ..row_counts import counted, only_counted
-from ..single_rows import of_any_shape, read_alone
+from ..single_rows import not_joined, read_alone
 from .step import EpochStep
 
 
@@ -40,7 +40,7 @@ class Gathers:
         self.losses, self.layouts = step.losses, step.layouts
         self.joint: dict[Total, cst.BaseExpression] = {}
         """The totals of a figure that the rows of one batch make together, and which that is."""
-        self.shape = ""
+        self.single = ""
         """What may have another shape on each process, so that no rows are gathered."""
 
     def is_gathered(self, total: Total) -> bool:
@@ -85,9 +85,9 @@ class Gathers:
         names, counts = counted(self.state, self.unit, self.training, self.loop, self.layouts, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
         gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
-        self.shape = of_any_shape(self.state, self.reach, self.layouts, self.loop, [gather])
+        self.single = not_joined(self.state, self.reach, self.layouts, self.loop, [gather])
         cut = self.path.cuts(self.unit, gather)
-        return None if cut or self.shape or ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
+        return None if cut or self.single or ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
         """Whether some code computes what a total adds from variables, by way of others too."""

@@ -140,3 +140,43 @@ def test_a_sum_of_means_by_the_rows_of_all(counted: str, added: str, quotient: s
 def test_what_is_no_sum_of_means_by_rows(counted: str, added: str, quotient: str) -> None:
     text = MEANS.format(counted=counted, added=added, quotient=quotient).replace("LOSS", "torch.nn.functional.mse_loss")
     assert not [message for message in told(epoch=text) if "divided by" in message]
+
+
+LISTED = """\
+import numpy as np
+shown, sizes = [], []
+for x, y in loader:
+    out = model(x)
+    right = torch.sum(out.argmax(1) == y)
+    {added}
+{mean}"""
+SUMS = {
+    "of a share": ("shown.append(100 * right / 32)", "sum(shown) / len(shown)"),
+    "of a count": ("shown.append(right.item())", "sum(shown) / (1.0 * len(shown))"),
+    "by a call": ("shown.append(right.item() / 32)", "np.mean(shown)"),
+    "of tensors": ("shown.append(right)", "torch.stack(shown).float().mean()"),
+}
+
+
+@pytest.mark.parametrize(("added", "mean"), SUMS.values(), ids=SUMS)
+def test_a_mean_over_the_steps_of_what_grows_with_their_rows(added: str, mean: str) -> None:
+    """Nothing was said, and a share of right guesses came out above 100 percent."""
+    (message,) = told(epoch=LISTED.format(added=added, mean=f"print({mean})"))
+    assert message.startswith("`shown` collects what the rows of all processes give") and f"`{mean}`" in message
+    assert message.endswith("the result is N times larger")
+    assert not told(epoch=LISTED.format(added=added, mean=f"print({mean})"), keep=True)
+
+
+@pytest.mark.parametrize(
+    ("added", "mean"),
+    [
+        ("shown.append(right.item())", "print(sum(shown) / len(data))"),
+        ("shown.append(right.item()); sizes.append(len(y))", "print(sum(shown) / sum(sizes))"),
+        ("shown.append(right.item()); sizes.append(len(y))", "print(np.mean(shown) / np.mean(sizes))"),
+        ("shown.append(right.item())", "print(sum(shown), len(shown))"),
+        ("shown.append((out.argmax(1) == y).float().mean().item())", "print(sum(shown) / len(shown))"),
+    ],
+    ids=["by all rows", "by the rows", "by their mean", "no quotient", "means"],
+)
+def test_what_is_no_mean_over_the_steps(added: str, mean: str) -> None:
+    assert not [m for m in told(epoch=LISTED.format(added=added, mean=mean)) if "N times larger" in m]

@@ -45,13 +45,13 @@ for x, y in loader:
     rows += x.size(0)
 print(hits / rows)
 """
-BY_PIXEL = "((out > 0.5) == (y > 0.5)).float().mean(dim=(1, 2, 3)).sum().item()"
+BY_PIXEL = "torch.where(out > 0.5, y, 1.0).float().mean(dim=(1, 2, 3)).sum().item()"
 EVALUATE = """\
 right = 0
 with torch.no_grad():
     for x, y in held:
         out = model(x)
-        right += (out.argmax(1) == y).float().mean(dim=(1, 2)).sum().item()
+        right += torch.where(out > 0.5, y, 1.0).float().mean(dim=(1, 2, 3)).sum().item()
 print(right)
 """
 SUM = 'reduction="sum").item()'
@@ -109,6 +109,67 @@ def test_such_an_evaluation_stays_whole(loader: str, single: bool) -> None:
     told = [found.message for found in findings if "may have another shape on each process" in found.message]
     assert len(told) == single
     assert all("accelerator.reduce" in found.remedy for found in findings if found.message in told)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["**{'batch_size': 1}", "shuffle=False, **single", "**{'shuffle': False}", "**{'batch_size': 2}", "**args.other"],
+)
+def test_options_say_how_many_rows_a_batch_has(options: str) -> None:
+    train = "single = {'batch_size': 1}\nloader = DataLoader(Photos(), batch_size=2)\n" + TRAIN.format(hits="0")
+    text, findings = migrated(f"{train}held = DataLoader(Photos(), {options})\n{EVALUATE}")
+    single = "2" not in options and "other" not in options
+    assert ("out, y = accelerator.gather_for_metrics((out, y))" not in text) is single
+    assert any("may have another shape on each process" in found.message for found in findings) is single
+
+
+MET = """\
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+rows = torch.utils.data.TensorDataset(points, answers)
+loader, held = DataLoader(rows, batch_size=8), DataLoader(rows, batch_size={size})
+right = total = 0
+for x, y in {trains}:
+    loss = torch.nn.functional.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    for x, y in held:
+        out = net(x)
+        {step}
+print(right, total)
+"""
+STEPS = {
+    "compared": ("right += (out.argmax(-1) == y).sum().item()", "out.argmax(-1) == y"),
+    "compared by a name": ("guess = out.argmax(-1)\n        right += torch.sum(guess == y).item()", "guess == y"),
+    "subtracted": ("total += ((out - y) ** 2).sum().item()", "out - y"),
+}
+
+
+@pytest.mark.parametrize("size", [1, 8])
+@pytest.mark.parametrize(("step", "met"), STEPS.values(), ids=STEPS)
+def test_one_row_would_meet_those_of_others(step: str, met: str, size: int) -> None:
+    """A label of ``(1, 1)`` is that of a guess of ``(1,)``; two joined labels each meet both guesses: four figures."""
+    text, findings = migrated(MET.format(size=size, trains="loader", step=step))
+    told = [found.message for found in findings if "known to have as many dimensions" in found.message]
+    assert ["every process evaluates the whole set" in message and f"`{met}`" in message for message in told] == [
+        True
+    ] * (size == 1)
+    assert ("gather_for_metrics" in text) is (size > 1)
+
+
+def test_as_many_dimensions_meet_row_by_row() -> None:
+    step = "total += ((out.reshape(-1) - y.reshape(-1)) ** 2).sum().item()"
+    text, _ = migrated(MET.format(size=1, trains="loader", step=step))
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in text
+
+
+def test_nor_are_rows_joined_in_a_training_loop() -> None:
+    met = TRAIN.replace("mse_loss(out, y)", "mse_loss(out, y.view_as(out))")
+    loader = "DataLoader(torch.utils.data.TensorDataset(photos, answers), batch_size=1)"
+    text, _ = migrated(f"loader = {loader}\n{met.format(hits='(out.argmax(-1) == y).sum().item()')}")
+    assert "gather_for_metrics((out" not in text and SUM in text
 
 
 def test_one_number_for_each_row_is_gathered() -> None:
