@@ -275,7 +275,7 @@ class _Analyses(ProgramFacts):
             files = ReadBack(self.state, self.reach, written, [e.node for e in turns], loads, together, perhaps)
             for unit, part in collected.items():
                 part.read_back = files.waits(unit)
-            for unit, finding in files.unsure():
+            for unit, finding in (*files.unsure(), *files.without_wait()):
                 collected[unit].findings.append(finding)
         inside = self._run_in_turn([e.node for e in turns if not e.guarded])
         asked = self._run_in_turn([e.node for e in turns]) - inside
