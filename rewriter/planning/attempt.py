@@ -102,7 +102,7 @@ class Attempt:
             files = self._read_back([e.node for e in turns])
             for unit, part in self.parts.items():
                 part.read_back = files.waits(unit)
-            self._tell(files.unsure())
+            self._tell((*files.unsure(), *files.without_wait()))
         inside = self._run_in_turn([e.node for e in turns if not e.guarded])
         asked = self._run_in_turn([e.node for e in turns]) - inside
         for part in self.parts.values():

@@ -285,7 +285,7 @@ class ReachedModule:
     def _counts(self) -> Iterator[Count]:
         """What each process counts, or collects, for itself."""
         found, training = self._found, self._program.training
-        yield from counts(self._unit, training, found.loops)
+        yield from counts(self._unit, training, found.loops, found.gathers)
         kept = self._program.config.keep_global_batch
         yield from rows_done(self._program.state, self._unit, training, found.loops, kept)
         yield from hand_schedules(self._program.reach, self._unit, training, found.loops)

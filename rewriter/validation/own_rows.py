@@ -27,7 +27,7 @@ from ..analysis.syntax.definitions import plain_values, unshadowed
 from ..analysis.syntax.nodes import counter, keyword, parameters, positional
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.draws import drawn
-from ..facts.roles import Role
+from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from .program import EmittedProgram
 
@@ -115,7 +115,12 @@ class OwnRows:
         """Whether a variable is read after the loop that numbers with it the batches that this process evaluates."""
         seen = self._definitions(unit, name)
         for loop in {loop: None for node in seen for loop in unit.names.enclosing(node, cst.For)}:
-            if isinstance(loop, cst.For) and counter(loop) in seen and loop in self._evaluations and self._reads(loop):
+            if (
+                isinstance(loop, cst.For)
+                and counter(loop) in seen
+                and loop in self._evaluations
+                and self._reads(unit, loop)
+            ):
                 return loop not in unit.names.ancestors(name)
         return False
 
@@ -215,7 +220,7 @@ class OwnRows:
 
     def _iterate(self, unit: Unit, loop: cst.For | cst.CompFor) -> None:
         number = counter(loop) if isinstance(loop, cst.For) else None
-        if self._reads(loop):
+        if self._reads(unit, loop):
             evaluates = loop in self._evaluations
             labels: Labels = frozenset({RowsOf.EVALUATION if evaluates else RowsOf.TRAINING})
         else:
@@ -227,11 +232,15 @@ class OwnRows:
             if isinstance(node, cst.Name) and node is not number:
                 self._bind(unit, node, labels)
 
-    def _reads(self, loop: cst.For | cst.CompFor) -> bool:
+    def _reads(self, unit: Unit, loop: cst.For | cst.CompFor) -> bool:
         """Whether a loop goes through a prepared loader itself, and does not only draw from one in its body."""
         values = self._state.values
         named = any(origins(values.get(node), Role.LOADER) for node in descendants(loop.iter))
-        return named and any(loader in self._program.prepared for loader in self._state.loaders.get(loop, {}))
+        return named and any(self._is_shared(unit, loop, loader) for loader in self._state.loaders.get(loop, {}))
+
+    def _is_shared(self, unit: Unit, reading: cst.CSTNode, loader: Origin) -> bool:
+        """Whether a loader gives this process rows of its own where something reads it: it is prepared by then."""
+        return loader in self._program.prepared and not self._program.is_whole_at(unit, reading, loader)
 
     def _call(self, unit: Unit, call: cst.Call) -> None:
         """What a call gives to parameters, and leaves in objects."""
@@ -416,7 +425,7 @@ class OwnRows:
         if origins(self._state.values.get(call), Role.LOADER, Role.MODEL):
             return NONE
         found = self._of_arguments(unit, call)
-        if (method_name(call) == "next" and self._draws(call)) or self._is_noise(unit, call):
+        if (method_name(call) == "next" and self._draws(unit, call)) or self._is_noise(unit, call):
             found |= {RowsOf.TRAINING}
         if isinstance(call.func, cst.Attribute):
             found |= self._labels(unit, call.func.value)
@@ -424,10 +433,10 @@ class OwnRows:
             found |= self._labels(unit, call.func)
         return found
 
-    def _draws(self, call: cst.Call) -> bool:
+    def _draws(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a call gives the next batch of a prepared loader."""
         drawn = origins(self._state.values.get(call), Role.BATCH)
-        return any(batch.source in self._program.prepared for batch in drawn)
+        return any(batch.source is not None and self._is_shared(unit, call, batch.source) for batch in drawn)
 
     def _is_noise(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a call in a training loop draws from torch's generator, which is another on each process: noise that
@@ -443,7 +452,7 @@ class OwnRows:
         loops = list(self._reach.batch_loops(call, unit))
         if not all(loop in self._program.training.train_loops for loop in loops):
             return False
-        return any(isinstance(loop, cst.For) and self._reads(loop) for loop in loops)
+        return any(isinstance(loop, cst.For) and self._reads(unit, loop) for loop in loops)
 
     def _of_arguments(self, unit: Unit, call: cst.Call) -> Labels:
         return self._all(unit, (arg.value for arg in call.args))

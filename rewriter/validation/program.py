@@ -105,6 +105,18 @@ class EmittedProgram:
                         found.setdefault(origin, record)
         return found
 
+    def is_whole_at(self, unit: Unit, node: cst.CSTNode, loader: Origin) -> bool:
+        """Whether a loader is sure to be prepared only after something reads it: the code that makes it does so, and no
+        loop comes back to the reading."""
+        record, names = self.prepared.get(loader), unit.names
+        if record is None or record.unit is not unit or self.unit_of(loader.node) is not unit:
+            return False
+        if len({names.function(each) for each in (node, record.node, loader.node)}) != 1:
+            return False
+        around = set(names.enclosing(record.node, cst.For, cst.While)) & set(names.enclosing(node, cst.For, cst.While))
+        again = around - set(names.enclosing(loader.node, cst.For, cst.While))
+        return not again and names.order(record.node) > names.end(node)
+
     def preparing(self, origin: Origin) -> CallRecord | None:
         """The call that prepares something, or the whole that contains it; None if there is none."""
         found = self.prepared.get(origin)

@@ -158,6 +158,42 @@ def test_what_the_main_process_has_written_is_waited_for(
     assert text[text.index(reading) - 1] == WAIT
 
 
+SWALLOWED = {
+    "an error that is shown": ("except Exception as error:\n    print(error)", 0),
+    "an error of files": ("except OSError:\n    pass", 0),
+    "an error that ends all": ("except Exception:\n    raise", 1),
+    "what all meet": ("except KeyboardInterrupt:\n    pass", 1),
+    "no error": ("finally:\n    print('done')", 1),
+}
+
+
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize(("handler", "count"), SWALLOWED.values(), ids=SWALLOWED)
+def test_no_wait_where_an_error_is_swallowed(handler: str, count: int, migrated: Callable[[str], str]) -> None:
+    """A main process that fails to write would leave the others at the wait for ever."""
+    end = f"try:\n    np.save('w.npy', w)\n    w = np.load('w.npy')\n{handler}\n"
+    text = migrated(f"{IMPORTS}\n{TRAINS}{end}")
+    assert "accelerator.is_main_process:\n        np.save" in text and text.count(WAIT) == count
+
+
+@pytest.mark.parametrize("use", ["w = np.load('w.npy')", "os.remove('w.npy')"], ids=["written", "taken away"])
+def test_what_is_not_waited_for_is_reported(use: str) -> None:
+    other = "np.save('w.npy', w)" if "load" in use else "w = np.load('w.npy')"
+    end = f"import os\n{IMPORTS}\n{TRAINS}try:\n    {other}\n    {use}\nexcept OSError:\n    pass\n"
+    (file,) = migrate([decode(end.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [d for d in file.diagnoses if d.id == "read-back"]
+    assert "in a `try` that goes on after an error" in found.message and WAIT not in file.after.decode()
+    assert "after the `try`" in found.remedy and found.line == end.count("\n") - 2
+
+
+@pytest.mark.hazard("U16")
+def test_what_is_read_after_a_swallowed_error_is_waited_for(migrated: Callable[[str], str]) -> None:
+    read = "try:\n    w = np.load('w.npy')\nexcept OSError:\n    pass\n"
+    end = f"try:\n    np.save('w.npy', w)\nexcept OSError:\n    pass\n{read}"
+    text = migrated(f"{IMPORTS}\n{TRAINS}{end}")
+    assert text.endswith(f"\n{WAIT}\n{read}") and text.count(WAIT) == 1
+
+
 NUMBERED = {
     "filled": ("np.save('out/%d.npy' % epoch, w)", "np.load('out/%d.npy' % k)"),
     "added": ("np.save('out/' + str(epoch + 1) + '.npy', w)", "np.load('out/' + str(k + 1) + '.npy')"),

@@ -118,9 +118,10 @@ class Fetches:
         name = outside_name(self.state.calls[call])
         if name in ("torch.hub.load_state_dict_from_url", "torch.utils.model_zoo.load_url"):
             return True
-        if not (name.startswith("torchvision.models.") or name in ("timm.create_model", "timm.models.create_model")):
-            return False
-        wanted = [v for word in ("pretrained", "weights", "weights_backbone") if (v := keyword(call, word)) is not None]
+        words = questions.weights_words(name)
+        if "always" in words:
+            return _text(keyword(call, "source")) != "local"
+        wanted = [v for word in words if (v := keyword(call, word)) is not None]
         return any(not (isinstance(v, cst.Name) and v.value in ("None", "False")) for v in wanted)
 
     def _fetched(self, call: cst.Call) -> Effect | Finding | None:
@@ -169,6 +170,12 @@ def _takes_for_nothing(function: Function) -> bool:
     named = [param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)]
     rest = params.star_kwarg
     return rest is not None and "download" not in named and not scope.bindings[rest.name.value].reads
+
+
+def _text(node: cst.BaseExpression | None) -> str:
+    """A text that is written out; else empty."""
+    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
+    return value if isinstance(value, str) else ""
 
 
 def _used(call: cst.Call) -> Finding:

@@ -18,6 +18,7 @@ from ...facts.module import Wait
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
+from ..layouts.swallowed_errors import goes_on
 from ..syntax.walk import descendants
 from ..training.row_code import for_rows
 from .checkpoints import waits
@@ -30,6 +31,18 @@ _MAY_HAVE_WRITTEN = "this run may have written the file"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
 can wait."""
+
+_EARLY = (
+    "the main process alone writes what every process reads here, in a `try` that goes on after an error: no wait is "
+    "added, because an error while it writes would leave the others waiting, and they may read the file too early"
+)
+_READ_LATER = "move the reading after the `try`, with accelerator.wait_for_everyone() before it"
+_GONE = (
+    "the main process alone takes away or overwrites here what every process has read, in a `try` that goes on after "
+    "an error: no wait is added, because an error on one process would leave the others waiting, and the file may be "
+    "gone before they read it"
+)
+_TAKE_LATER = "move this after the `try`, with accelerator.wait_for_everyone() before it"
 
 
 _Makers = dict[Hashable, dict[Unit, dict[cst.CSTNode, None]]]
@@ -93,14 +106,38 @@ class ReadBack:
         """Where all processes must wait, because only the main process wrote what they read there, or takes away
         there what they have read."""
         left = self._left.get(unit, [])
-        met = _needed(unit, [*self._met.get(unit, ()), *left])
+        met = [*self._met.get(unit, ()), *left]
+        met = _needed(unit, [each for each in met if not self._fails_alone(unit, each)])
         why: dict[cst.CSTNode, str] = {}
         for each in met:
             may = _MAY_HAVE_WRITTEN if each in self._perhaps else _WROTE
             why.setdefault(each.node, _TAKEN if each in left else may)
+        return [Wait(node, why[node]) for node in why if self._is_open(unit, node)]
+
+    def _is_open(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether all processes come to a statement, and the script does not let them wait there itself."""
         rows = for_rows(self.state, self.reach)  # of which other processes have others
-        open_ = [node for node in why if not waits(unit, node) and unit.names.function(node) not in rows]
-        return [Wait(node, why[node]) for node in open_]
+        return not waits(unit, node) and unit.names.function(node) not in rows
+
+    def _fails_alone(self, unit: Unit, met: _Meeting) -> bool:
+        """Whether a ``try`` begins before both uses, and the script goes on after an error in it: a process that fails
+        at the earlier one would leave the others waiting. Not where they work together in it anyway."""
+        for around in unit.names.enclosing(met.node, cst.Try, cst.TryStar) if met.node not in self._loads else ():
+            assert isinstance(around, (cst.Try, cst.TryStar))
+            inside = set(descendants(around.body))
+            if met.node in inside and not inside.isdisjoint(met.earlier) and not self._joined.within(unit, around):
+                if any(goes_on(self.state, handler) for handler in around.handlers):
+                    return True
+        return False
+
+    def without_wait(self) -> Iterator[tuple[Unit, Finding]]:
+        """What is reported where all processes should wait, and an error on one of them would let the others wait for
+        ever."""
+        for found, text, remedy in ((self._met, _EARLY, _READ_LATER), (self._left, _GONE, _TAKE_LATER)):
+            for unit, meetings in found.items():
+                for met in _needed(unit, [each for each in meetings if self._fails_alone(unit, each)]):
+                    if self._is_open(unit, met.node):
+                        yield unit, Finding("read-back", met.node, text, remedy)
 
     def unsure(self) -> Iterator[tuple[Unit, Finding]]:
         """What is said of a folder that is listed after something was written, where only a run tells whether that is

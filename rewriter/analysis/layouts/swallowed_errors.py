@@ -28,13 +28,18 @@ def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
             continue
         if isinstance(node, (cst.Try, cst.TryStar)):
             for handler in node.handlers:
-                if _is_own(joint.state, handler.type) and not _ends_all(joint.state, handler.body):
+                if goes_on(joint.state, handler):
                     if _parts(unit, joint, node, handler):
                         yield _finding(unit, handler, _line(unit, handler))
         elif isinstance(node, cst.With) and joint.runs(node.body) is not None:
             for item in node.items:
                 if _suppresses(joint.state, item.item):
                     yield _finding(unit, item, unit.names.module.code_for_node(item.item))
+
+
+def goes_on(state: State, handler: Handler) -> bool:
+    """Whether a handler catches what one process may meet alone, and does not end all processes."""
+    return _is_own(state, handler.type) and not _ends_all(state, handler.body)
 
 
 def _parts(unit: Unit, joint: Joint, node: cst.Try | cst.TryStar, handler: Handler) -> bool:

@@ -84,7 +84,9 @@ def counter(loop: cst.For | cst.CompFor, *, from_zero: bool = False) -> cst.Name
     if not isinstance(call, cst.Call) or dotted(call.func) != "enumerate" or not isinstance(target, cst.Tuple):
         return None
     first = target.elements[0].value
-    return first if isinstance(first, cst.Name) and (len(call.args) == 1 or not from_zero) else None
+    start = keyword(call, "start", 1)
+    zero = start is None or is_zero(start)
+    return first if isinstance(first, cst.Name) and (zero or not from_zero) else None
 
 
 def adds_one(node: cst.AugAssign | cst.Assign) -> str:

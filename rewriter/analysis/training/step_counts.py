@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import libcst as cst
 
-from ...facts.module import Count
+from ...facts.module import Count, Form, Gather
 from ..dataflow.values import Unit
 from ..syntax.definitions import bindings_value, entered_values, plain_values
 from ..syntax.nodes import adds_one, counter, dotted, is_zero
@@ -18,8 +18,11 @@ BARS = frozenset({"tqdm", "trange", "tqdm_notebook", "alive_bar"})
 _RANGES = frozenset({"range", "trange", "tnrange"})
 
 
-def counts(unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iterator[Count]:
-    """The cadences, the limits and the bars in some loops over shared loaders."""
+def counts(
+    unit: Unit, training: Training, loops: Iterable[cst.CSTNode], gathers: Collection[Gather] = ()
+) -> Iterator[Count]:
+    """The cadences, the limits and the bars in some loops over shared loaders; ``gathers``: what will come from all
+    processes, such as the rows that a bar counts."""
     steps = {record.node for record in training.steps}
     for loop in loops:
         if not isinstance(loop, cst.For) or loop not in unit.names.parents:
@@ -32,7 +35,7 @@ def counts(unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iter
                 isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "update"
             ):
                 bar = _bar(unit, node)
-                if bar is not None:
+                if bar is not None and not any(_tells_all(unit, node, gather) for gather in gathers):
                     yield bar
 
 
@@ -159,3 +162,14 @@ def _bar(unit: Unit, update: cst.Call) -> Count | None:
         if total and all(a.keyword is not None for a in made.args):
             return Count(update, "bar", unit.names.module.code_for_node(total[0]))
     return None
+
+
+def _tells_all(unit: Unit, update: cst.Call, gather: Gather) -> bool:
+    """Whether a bar counts rows that come from all processes: gathered before it, or counted in their place."""
+    read = {node for node in descendants(update) if isinstance(node, cst.Name)}
+    if any(name in read for name, _ in gather.counts):
+        return True
+    names = unit.names
+    if gather.form is not Form.GATHER or names.parents.get(gather.node) not in set(names.ancestors(update)):
+        return False
+    return names.order(gather.node) < names.order(update) and any(node.value in gather.set_anew for node in read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
@@ -81,6 +82,12 @@ def wrapper_attributes(name: str) -> list[str]:
 def same_model(name: str) -> bool:
     """Whether a call returns the model that it gets, possibly wrapped."""
     return transfer(name, training.Wrapper) is not None
+
+
+def weights_words(name: str) -> Sequence[str]:
+    """The keywords that ask a call for pretrained weights, which every process would download; ``always`` for none."""
+    found = transfer(name, training.ModelClass)
+    return found.weights.split() if found is not None else ()
 
 
 def averages_weights(name: str) -> bool:

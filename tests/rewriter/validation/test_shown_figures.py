@@ -213,6 +213,23 @@ WHOLE = {
     ),
 }
 
+EARLY = {
+    "a loop over it, which ends at once": (
+        "batches = iter(loader)\nfor x in enumerate(batches):\n    print(x)\n    break\n"
+    ),
+    "one batch that is drawn": "x, y = next(iter(loader))\nprint(x)\n",
+    "each of several that are made": (
+        "for fold in range(2):\n    loader = DataLoader(rows, batch_size=8)\n    for x in loader:\n        print(x)\n"
+        "    loader = accelerator.prepare(loader)\n"
+    ),
+}
+LATE = {
+    "a loop that comes back to it": (
+        "for fold in range(2):\n    for x in loader:\n        print(x)\n    loader = accelerator.prepare(loader)\n"
+    ),
+    "a function that is called later": "def look():\n    for x in loader:\n        print(x)\n",
+}
+
 
 def shown(body: str) -> list[str]:
     tree = cst.parse_module(HEAD + body)
@@ -225,6 +242,16 @@ def shown(body: str) -> list[str]:
 def test_figures_of_own_rows_are_found(what: str) -> None:
     body, wanted = PLACES[what]
     assert list(dict.fromkeys(shown(body))) == list(dict.fromkeys(wanted))
+
+
+@pytest.mark.parametrize(("early", "words"), [*((e, []) for e in EARLY.values()), *((e, ["x"]) for e in LATE.values())])
+def test_the_rows_of_a_loader_that_is_not_prepared_yet_are_those_of_all(early: str, words: list[str]) -> None:
+    prepare = "model, optimizer, loader, valid = accelerator.prepare(model, optimizer, loader, valid)"
+    head = HEAD.replace(prepare, "" if "prepare(loader)" in early else early + prepare)
+    head = head.replace("seen, other", f"{early}seen, other" if "prepare(loader)" in early else "seen, other")
+    tree = cst.parse_module(f"{head}look()\n" if "look" in early else head)
+    text = ModuleTexts(ENTRY, tree, tree)
+    assert [f.words for f in check([text], (), ModulePaths({ENTRY: Place(ENTRY)})).figures] == words
 
 
 COUNTS = {

@@ -48,7 +48,8 @@ class ModelClass(NamedTuple):
     """The dimensions in which the rows of a batch can be, and stay; ``along``: all but the one that ``dim`` names;
     ``sequence``: the first or the second, as ``batch_first`` says; ``named``: a text names them, see `Axes`."""
     weights: str = ""
-    """The keywords that ask for pretrained weights, which are downloaded; ``always`` if no keyword is needed."""
+    """The keywords that ask for pretrained weights, which are downloaded without a lock; ``always`` if no keyword is
+    needed."""
     bare: bool = False
     """It has no parameters, whatever it is built with."""
 

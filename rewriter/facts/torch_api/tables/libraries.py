@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 ROWS: Table = {
     # torchvision
-    "torchvision.models.*": ("module", {"weights": "weights pretrained"}),
+    "torchvision.models.*": ("module", {"weights": "weights pretrained weights_backbone"}),
     "torchvision.datasets.*": ("dataset", {"download": "download"}),
     "torchvision.datasets.*MNIST": ("dataset", {"download": "download", "even": True}),
     "torchvision.datasets.CIFAR*": ("dataset", {"download": "download", "even": True}),
@@ -90,7 +90,7 @@ ROWS: Table = {
         {"generator": "numpy", "seed": "random_state", "shuffles": "asked"},
     ),
     # transformers
-    "transformers.*Model*.from_pretrained": ("module", {"weights": "always"}),
+    "transformers.*Model*.from_pretrained": ("module", {}),  # its downloads lock their files
     "transformers.*Model*.from_config": ("module", {}),
     "transformers.get_*schedule*": ("scheduler", {}),
     "transformers.DataCollatorWithPadding": ("collate", {"pads": "input_ids attention_mask token_type_ids"}),

@@ -19,6 +19,21 @@ def test_pretrained_models_of_both_libraries(trained: Trained) -> None:
     assert findings == []
 
 
+def test_a_model_of_a_hub_is_brought_by_one_process(trained: Trained) -> None:
+    """Its repository is, whether weights are asked for or not; a folder of this machine is not brought."""
+    made = 'old = torch.hub.load("pytorch/vision", "resnet18")\n'
+    local = 'new = torch.hub.load("vision", "resnet18", source="local")'
+    text, findings = trained(built=made + local)
+    assert f"{FIRST}{made}" in text and f"\n{local}" in text and text.count("main_process_first") == 1
+    assert findings == []
+
+
+def test_weights_of_a_backbone_are_brought_by_one_process(trained: Trained) -> None:
+    made = 'old = torchvision.models.segmentation.fcn_resnet50(weights_backbone="DEFAULT")'
+    text, findings = trained(top="import torchvision", built=made)
+    assert f"{FIRST}{made}" in text and findings == []
+
+
 def test_a_model_without_weights_is_built_by_all_at_once(trained: Trained) -> None:
     text, _ = trained(top="import torchvision", built="old = torchvision.models.resnet18(pretrained=False)")
     assert "main_process_first" not in text and "\nold = torchvision" in text

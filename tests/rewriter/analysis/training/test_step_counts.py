@@ -127,6 +127,41 @@ def test_labels_are_not_gathered_to_count_rows_for_a_bar() -> None:
     assert [t.name for t in file.traits if t.kind == "bar"] == ["len(train)"]
 
 
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [(", 0", "interval"), (", start=0", "interval"), (", 1", "cadence"), (", start=first", "cadence")],
+)
+def test_where_the_numbers_of_the_batches_start(start: str, kind: str) -> None:
+    """Zero that is written out was no zero: code that runs at each first batch was said perhaps never to run."""
+    text = SCRIPT.replace("enumerate(loader)", f"enumerate(loader{start})").replace("DEVICE", '"cpu"')
+    text = text.replace("MORE", "if i % 100 == 0:\n            print(i)")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [t.kind for t in file.traits if t.kind in KINDS] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("told", "bars"),
+    [("len(x)", []), ("x.size(0)", []), ("x.shape[0]", []), ("len(y)", []), ("n", ["len(train)"])],
+)
+def test_a_bar_that_is_told_of_gathered_rows_counts_those_of_all(told: str, bars: list[str]) -> None:
+    """What the script counts its rows with is gathered for the average of the epoch, before the bar is told of it."""
+    text = SCRIPT.replace("DEVICE", '"cpu"').replace("    bar = tqdm(", "    total, rows = 0.0, 0\n    bar = tqdm(")
+    text = text.replace("        loss.backward()", "        n = len(x)\n        loss.backward()")
+    text = text.replace("MORE", f"meter.update(loss.item(), len(x))\n        bar.update({told})")
+    meter = (
+        "class Meter:\n    def __init__(self):\n        self.sum, self.count, self.avg = 0, 0, 0\n\n"
+        "    def update(self, value, n=1):\n        self.sum += value * n\n        self.count += n\n"
+        "        self.avg = self.sum / self.count\n\n\n"
+    )
+    text = text.replace("device = ", f"{meter}device = ", 1).replace(
+        "    bar = tqdm(", "    meter = Meter()\n    bar = tqdm("
+    )
+    text += "    print(meter.avg)\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.gather_for_metrics(" in file.after
+    assert [t.name for t in file.traits if t.kind == "bar"] == bars
+
+
 def test_patience_in_steps_ends_a_function() -> None:
     inner = SCRIPT.partition("model = ")[2].partition("MORE")[0]
     text = SCRIPT.partition("model = ")[0] + "def fit(most):\n    model = " + inner.replace("\n", "\n    ")
