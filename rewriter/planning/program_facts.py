@@ -26,11 +26,11 @@ from ..analysis.devices.resting_models import placed_models
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.diagnostics.alike_draws import makes_alike
 from ..analysis.diagnostics.nature import by_nature
-from ..analysis.diagnostics.unused_code import may_run
 from ..analysis.distributed.apart import condition, left_on_cpu, met_apart, said
 from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.existing_guards import guarded, in_turn
 from ..analysis.effects.read_back import ReadBack
+from ..analysis.effects.unused_code import may_run
 from ..analysis.layouts import metrics
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.divergence import Equality
