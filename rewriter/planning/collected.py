@@ -107,7 +107,7 @@ class Collected:
         self.wrapper_reads = list(reads.of(unit))
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
-        self.calls = [c for c in asked if c not in probes]
+        self.calls = [c for c in asked if c not in probes and not self._is_own_code(state.calls[c])]
         understood = [e for e in evaluations if e.unit is unit and e.understood]
         cut = program.batches if isinstance(program.batches, ShardedBatches) else ShardedBatches()
         own = [loop for loop in training.train_loops if loop not in cut.loops]
@@ -296,6 +296,10 @@ class Collected:
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
+
+    def _is_own_code(self, record: CallRecord) -> bool:
+        """Whether a call only has the name of a backward pass, and runs the program's own code: an inverse, say."""
+        return record not in self.program.training.backwards and bool(self.program.reach.called(record.node))
 
     def before_prepare(self, call: cst.Call) -> bool:
         """Whether a call that is given a variable comes before what prepares that."""

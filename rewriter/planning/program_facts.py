@@ -14,7 +14,7 @@ from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.diagnostics.alike_draws import makes_alike
 from ..analysis.diagnostics.nature import by_nature
-from ..analysis.diagnostics.unused_code import may_run
+from ..analysis.effects.unused_code import may_run
 from ..analysis.layouts import metrics
 from ..analysis.syntax.names import Names
 from ..config import Config

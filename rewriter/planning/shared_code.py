@@ -26,8 +26,10 @@ def shared_code(reach: Reach) -> dict[Code, str]:
     made = _made_in(reach)
     others = _had_elsewhere(reach, [function for _, function, _ in used], made)
     found: dict[Code, str] = {}
-    for unit, function, user in used:
-        klass = _class_of(unit, function)
+    around = {function: _class_of(unit, function) for unit, function, _ in used}
+    # what functions reach comes first: a method may only share its name with what another file calls
+    for _, function, user in sorted(used, key=lambda each: around[each[1]] is not None):
+        klass = around[function]
         if klass is None or not others.isdisjoint(derived_from(reach, klass)):
             for code in reach.below(function):
                 found.setdefault(code, user)

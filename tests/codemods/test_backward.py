@@ -33,6 +33,43 @@ def test_a_receiver_that_nothing_is_known_of_is_left_and_reported(lines: Lines) 
     assert lines(step="mystery.backward()") == ([], [], ["backward"])
 
 
+INVERSES = """\
+class Shift(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+    def backward(self, z):
+        return z - 1
+
+class Chain(torch.nn.Module):
+    def __init__(self, links):
+        super().__init__()
+        self.links = torch.nn.ModuleList(links)
+
+    def backward(self, z):
+        for link in self.links[::-1]:
+            z = link.backward(z)
+        return z
+
+    def sample(self):
+        return self.backward(torch.zeros(2))
+
+class Flow(torch.nn.Module):
+    def __init__(self, links):
+        super().__init__()
+        self.chain = Chain(links)
+
+    def backward(self, z):
+        return self.chain.backward(z)
+"""
+
+
+def test_the_inverse_of_a_layer_is_no_backward_pass(lines: Lines) -> None:
+    """Also where nothing of the program calls the method around it, and the accelerator could not come there."""
+    end = "shifted = Flow([Shift() for _ in range(2)]).chain.sample()"
+    assert lines(top=INVERSES, end=end) == ([], [], [])
+
+
 @pytest.mark.unchanged
 def test_a_program_without_data_is_left_alone(check_noop: Callable[..., None]) -> None:
     check_noop(

@@ -321,6 +321,10 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
                 state.solver.add(slot, thing)
             elif index is not None:
                 layers(state, thing, slot)
+            elif isinstance(node.slice[0].slice, cst.Slice):  # some of its layers
+                some = state.sequence(node, "layers")
+                layers(state, thing, some.rest)
+                state.solver.add(slot, some)
         elif isinstance(thing, Trace):
             state.solver.add(slot, thing)
         elif isinstance(thing, Sequence) and isinstance(index, cst.Integer):

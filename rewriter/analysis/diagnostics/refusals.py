@@ -38,7 +38,7 @@ def refusals(
         hand: how it distributes itself, if that can be replaced.
         uncut: why the batches that it makes without a loader cannot be cut into shards.
     """
-    by_hand = list(distributed(state, reach.units)) if hand is None else hand.obstacles
+    by_hand = list(distributed(state, reach)) if hand is None else hand.obstacles
     if by_hand:
         yield from by_hand
         return

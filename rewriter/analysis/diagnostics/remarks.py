@@ -17,6 +17,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, External, Function, Klass, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
+from ..effects.unused_code import may_run
 from ..layouts.engine.layout import Partial, Unclear, held
 from ..layouts.loss_reductions import backward_layout
 from ..layouts.losses import weighted_mean
@@ -27,7 +28,6 @@ from ..training.modes import is_only_evaluated
 from ..training.training import Training
 from .batch_statistics import compares_with_batch
 from .process_memory import memories
-from .unused_code import may_run
 
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from .init_sites import Start
 from .manual_ddp import ByHand
 from .obstacles import blocked, obstacle, unsure
 from .rank_spellings import number
-from .replacements import INSTEAD, calls, of_torch
+from .replacements import INSTEAD, calls, of_torch, running
 
 _PURE = frozenset(
     "is_available device_count device int getenv get get_rank get_world_size get_default_backend_for_device".split()
@@ -56,7 +56,7 @@ def by_hand(
     state: State, reach: Reach, training: Training, abilities: Abilities, shared: Container[Code]
 ) -> ByHand | None:
     """How a program distributes itself; None where it does not."""
-    if not any(questions.distributes(name) for unit in reach.units for _, name in calls(state, unit)):
+    if not any(questions.distributes(name) for unit in reach.units for _, name in running(reach, unit)):
         return None
     found = _DistributionReader(state, reach, abilities, shared)
     found.read()
@@ -84,14 +84,14 @@ class _DistributionReader:
         result = self.result
         self._upwards()
         for unit in self.reach.units:
-            for call, name in calls(self.state, unit):
+            for call, name in running(self.reach, unit):
                 if call in self.state.calls:
                     found = obstacle(self.state, self.reach, unit, call, name)
                     if found is not None:
                         result.obstacles.append((unit, found))
                     elif questions.distributes(name) or of_torch(name):
                         self._piece(unit, call, name)
-            result.obstacles.extend((unit, finding) for finding in unsure(self.state, unit))
+            result.obstacles.extend((unit, finding) for finding in unsure(self.state, self.reach, unit))
             self._variables(unit)
             self._methods(unit)
         self._switches()

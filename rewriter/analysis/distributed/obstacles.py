@@ -13,6 +13,7 @@ from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Function, State, Unit, origins
+from ..effects.unused_code import is_named
 from ..syntax.walk import descendants
 from .replacements import INSTEAD, of_torch
 
@@ -169,7 +170,7 @@ def _spread(state: State, unit: Unit, call: cst.Call) -> Finding | None:
     return None
 
 
-def unsure(state: State, unit: Unit) -> Iterator[Finding]:
+def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Finding]:
     """What else the accelerator would undo: hooks of the wrapper, devices worked out from the rank, own variables."""
     for call in unit.names.calls:
         record = state.calls.get(call)
@@ -193,7 +194,7 @@ def unsure(state: State, unit: Unit) -> Iterator[Finding]:
                 )
                 break
     for node in unit.names.parents:
-        if isinstance(node, cst.SimpleString) and node.evaluated_value in _WRITES:
+        if isinstance(node, cst.SimpleString) and node.evaluated_value in _WRITES and is_named(unit, reach, node):
             target = unit.names.statement(node)
             small = target.body[0] if isinstance(target, cst.SimpleStatementLine) else None
             first = small.targets[0].target if isinstance(small, cst.Assign) else None

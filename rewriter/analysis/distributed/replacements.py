@@ -9,7 +9,9 @@ import libcst as cst
 from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
 from ..dataflow.values import External, State, Unit, origins
+from ..effects.unused_code import is_named
 
 _DIST = ("torch.distributed.", "torch.distributed.distributed_c10d.")
 INSTEAD = {
@@ -45,9 +47,9 @@ _VARIABLES = {
 }
 
 
-def distributed(state: State, units: list[Unit]) -> Iterator[tuple[Unit, Finding]]:
+def distributed(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
     """All places of a program that distribute it by hand, where there is one that says so; else none."""
-    found = [(unit, call, name) for unit in units for call, name in calls(state, unit)]
+    found = [(unit, call, name) for unit in reach.units for call, name in running(reach, unit)]
     accelerated = any(origins(record.result, Role.ACCELERATOR) for record in state.calls.values())
     by_hand = (name for _, _, name in found if questions.distributes(name))
     if all(accelerated and questions.is_distributed_sampler(name) for name in by_hand):  # a prepared loader keeps it
@@ -55,12 +57,11 @@ def distributed(state: State, units: list[Unit]) -> Iterator[tuple[Unit, Finding
     seen: set[cst.CSTNode] = set()
     for unit, call, name in found:
         last = name.rpartition(".")[2]
-        known = questions.distributes(name) or of_torch(name) or last == "convert_sync_batchnorm"
-        if known and call not in seen:
+        if call not in seen:
             seen.add(call)
             remedy = INSTEAD.get(last, "use the accelerator's method, or leave it out")
             yield unit, _blocked(call, f"distributed by hand: {last}", remedy)
-    for unit in units:
+    for unit in reach.units:
         for node, variable in _environment(unit):
             yield unit, _blocked(node, f'distributed by hand: os.environ["{variable}"]', _VARIABLES[variable])
 
@@ -77,6 +78,14 @@ def calls(state: State, unit: Unit) -> Iterator[tuple[cst.Call, str]]:
         for thing in record.callees if record is not None else ():
             if isinstance(thing, External):
                 yield call, thing.qualified
+
+
+def running(reach: Reach, unit: Unit) -> Iterator[tuple[cst.Call, str]]:
+    """The calls of a module that distribute a program, and may run: a helper that nothing names says nothing of it."""
+    for call, name in calls(reach.state, unit):
+        distributes = questions.distributes(name) or of_torch(name) or name.endswith(".convert_sync_batchnorm")
+        if distributes and is_named(unit, reach, call):
+            yield call, name
 
 
 def _environment(unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -328,6 +328,50 @@ def test_a_script_and_a_module_that_is_a_script_too_are_migrated_together(look: 
     assert own in after["fitting.py"]
 
 
+LOOP = """\
+import torch
+
+SIZE = 4
+
+
+class Loop:
+    def run(self, net, optimizer, batches):
+        for x, y in batches:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(net(x), y).backward()
+            optimizer.step()
+
+
+def quick(batches):
+    net = torch.nn.Linear(SIZE, 1)
+    Loop().run(net, torch.optim.SGD(net.parameters(), lr=0.1), batches)
+"""
+RUNS = """\
+import torch
+from torch.utils.data import DataLoader
+from loop import Loop
+from rows import rows
+from shapes import Net
+
+net = Net(4, 1)
+Loop().run(net, torch.optim.SGD(net.parameters(), lr=0.1), DataLoader(rows, batch_size=8))
+"""
+SIZED = "import torch\nfrom loop import *\nclass Net(torch.nn.Linear):\n    width = SIZE\n"
+
+
+def test_who_shares_a_method_is_not_who_calls_another_of_its_name(look: Look) -> None:
+    files = {
+        "train.py": RUNS,
+        "loop.py": LOOP,
+        "shapes.py": SIZED,
+        "rows.py": "rows = []\n",
+        "made.py": "from loop import quick\nquick([])\n",
+        "show.py": "from shapes import Net\nimport app\napp.start(Net(4, 1)).run()\n",
+    }
+    told = {d.message for file in look(files, "train.py").files for d in file.diagnoses if d.id == "shared-module"}
+    assert told and all("is also used by made.py" in message for message in told)
+
+
 def test_two_programs_that_need_different_texts_are_refused(look: Look) -> None:
     other = TUNE.replace("from data import loader", "").replace("= loader()", "= mystery()")
     survey = look({**PROGRAM, "tune.py": other}, "train.py", "tune.py")

@@ -112,3 +112,45 @@ def test_what_an_imported_module_does_where_it_is_started_itself(guard: str, kin
     assert sorted({trait.kind for trait in other.traits if trait.kind in KINDS}) == kinds
     told = ["batch-norm", "launcher", "main_process"] if kinds else []
     assert other.changed is bool(kinds) and sorted(d.id for d in other.diagnoses) == told
+
+
+JOINING = """\
+import os
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+class Meter:
+    def __getattr__(self, name):
+        return self.__dict__[name]
+
+
+def join(args):
+    os.environ["RANK"] = str(args.rank)
+    dist.init_process_group("nccl", rank=args.rank, world_size=args.size)
+
+
+def start(work, count):
+    mp.spawn(work, args=tuple(range(count)), nprocs=count)
+"""
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_helper_that_joins_processes_and_is_never_named_distributes_nothing(used: bool) -> None:
+    """Also where something is looked up by a text: a group that is opened twice is an error, and not a silent one."""
+    text = f"""\
+{JOINING}
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+{"join(Meter())" if used else ""}
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.rand(9, 8), torch.rand(9, 2)), batch_size=4):
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("already-distributed" in {told.id for told in file.diagnoses}) is used
+    assert file.changed is not used

@@ -13,8 +13,8 @@ import libcst as cst
 
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit
-from ..effects.unseen import is_called
 from ..syntax.nodes import dotted
+from .unseen import is_called
 
 _Definition = cst.FunctionDef | cst.ClassDef
 _Owner = cst.FunctionDef | cst.ClassDef | cst.If
@@ -23,10 +23,17 @@ _LOOKED_UP = _BUILT_IN | frozenset("import_module __dict__ import_string".split(
 """What finds a function or a class by a text. ``model.eval()`` is another one."""
 
 
-def may_run(unit: Unit, reach: Reach, call: cst.Call) -> bool:
-    """Whether a call may run: also in a function that no call is seen to reach, or in a class that none builds."""
-    owner = _owner(unit, reach, call)
-    return owner is None or owner in reach.state.once(may_run, lambda: _used(reach))
+def may_run(unit: Unit, reach: Reach, node: cst.CSTNode) -> bool:
+    """Whether a node may run: also in a function that no call is seen to reach, or in a class that none builds."""
+    owner = _owner(unit, reach, node)
+    return owner is None or owner in reach.state.once(may_run, lambda: _used(reach, by_text=True))
+
+
+def is_named(unit: Unit, reach: Reach, node: cst.CSTNode) -> bool:
+    """Whether a node may run, as far as code names what runs: what only a text could find (``getattr(utils, key)``) is
+    taken for code that rests."""
+    owner = _owner(unit, reach, node)
+    return owner is None or owner in reach.state.once(is_named, lambda: _used(reach, by_text=False))
 
 
 def _owner(unit: Unit, reach: Reach, node: cst.CSTNode) -> _Owner | None:
@@ -42,8 +49,9 @@ def _owner(unit: Unit, reach: Reach, node: cst.CSTNode) -> _Owner | None:
     return next((a for a in unit.names.ancestors(node) if isinstance(a, cst.ClassDef)), code)
 
 
-def _used(reach: Reach) -> frozenset[_Definition]:
-    """The functions and classes that code names which may run, and all that these name."""
+def _used(reach: Reach, *, by_text: bool) -> frozenset[_Definition]:
+    """The functions and classes that code names which may run, and all that these name; ``by_text``: and every one,
+    where code looks one up by a text."""
     defined: dict[str, list[_Definition]] = {}
     for unit in reach.units:
         for node in unit.names.every(cst.FunctionDef, cst.ClassDef):
@@ -53,7 +61,7 @@ def _used(reach: Reach) -> frozenset[_Definition]:
     named: dict[_Owner | None, set[_Definition]] = {}
     for unit in reach.units:
         for node, word in _words(unit):
-            looks_up = word in _LOOKED_UP and not isinstance(_owner(unit, reach, node), cst.If)
+            looks_up = by_text and word in _LOOKED_UP and not isinstance(_owner(unit, reach, node), cst.If)
             if looks_up and not _asks_attribute(unit, node, word):
                 if isinstance(node, cst.Name) or word not in _BUILT_IN:
                     return everything
