@@ -331,8 +331,8 @@ print(sum(rates) / max(len(rates), 1), total / max(rows, 1))"""
         ("rate = hits.item() / len(y)\n        total += rate * len(y)\n        rows += len(y)", []),
         ("total += hits.item()\n        rows += len(y)", []),
         ("rates.append((out / out.sum(1, keepdim=True)).mean().item())", ["mean-of-batches"]),
-        ("rates.append((out / out.sum(1, keepdim=True)).sum().item())", []),
-        ("rates.append(hits.item() / 8)", []),
+        ("rates.append((out / out.sum(1, keepdim=True)).sum().item())", ["mean-of-batches"]),
+        ("rates.append(hits.item() / 8)", ["mean-of-batches"]),
     ],
     ids=[
         *("of the rows", "by a variable", "of the rows of a class", "weighted by the rows"),
