@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -31,13 +30,14 @@ def deep_stack(function: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         if threading.current_thread().name == _NAME:
             return function(*args, **kwargs)
-        done: Future[R] = Future()
+        given: list[R] = []
+        raised: list[BaseException] = []
 
         def work() -> None:
             try:
-                done.set_result(function(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001  # raised again where the result is asked for
-                done.set_exception(error)
+                given.append(function(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001  # raised again below
+                raised.append(error)
 
         limit = sys.getrecursionlimit()
         with _starting:
@@ -49,8 +49,11 @@ def deep_stack(function: Callable[P, R]) -> Callable[P, R]:
             finally:
                 threading.stack_size(size)
         try:
-            return done.result()
+            thread.join()
         finally:
             sys.setrecursionlimit(limit)
+        if raised:
+            raise raised[0]
+        return given[0]
 
     return run
