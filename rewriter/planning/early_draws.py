@@ -72,10 +72,7 @@ def seeded_apart(
 
 
 def _apart(found: OwnSeed, drawn: CallRecord) -> Finding:
-    seed, draw = (
-        " ".join(unit.names.module.code_for_node(call).split())
-        for unit, call in ((found.unit, found.seed), (drawn.unit, drawn.node))
-    )
+    seed, draw = (unit.names.one_line(call) for unit, call in ((found.unit, found.seed), (drawn.unit, drawn.node)))
     effect, epochs = "makes other data on each: every rank would read a part of a data set of its own", ""
     if found.divides:
         effect = "chooses or orders the data differently on each: some rows would be read by several ranks, and others "
@@ -91,7 +88,7 @@ def _apart(found: OwnSeed, drawn: CallRecord) -> Finding:
 
 
 def _unseeded(unit: Unit, call: cst.Call, effect: str) -> Finding:
-    text = " ".join(unit.names.module.code_for_node(call).split())
+    text = unit.names.one_line(call)
     return Finding(
         "unseeded",
         call,

@@ -94,7 +94,7 @@ def _redrawn(site: cst.Call) -> Finding:
 
 
 def _shaken(unit: Unit, noise: WeightNoise) -> Finding:
-    text = " ".join(unit.names.module.code_for_node(noise.draw).split())
+    text = unit.names.one_line(noise.draw)
     what = "gradients" if noise.gradients else "weights"
     return Finding(
         "late-draw",
@@ -108,7 +108,7 @@ def _shaken(unit: Unit, noise: WeightNoise) -> Finding:
 
 
 def _made(unit: Unit, draw: cst.Call) -> Finding:
-    text = " ".join(unit.names.module.code_for_node(draw).split())
+    text = unit.names.one_line(draw)
     return Finding(
         "late-draw",
         draw,
@@ -121,7 +121,7 @@ def _made(unit: Unit, draw: cst.Call) -> Finding:
 
 
 def _ordered(unit: Unit, loader: cst.Call) -> Finding:
-    text = " ".join(unit.names.module.code_for_node(loader).split())
+    text = unit.names.one_line(loader)
     return Finding(
         "late-draw",
         loader,
@@ -134,7 +134,7 @@ def _ordered(unit: Unit, loader: cst.Call) -> Finding:
 
 
 def _resting(site: cst.Call, unit: Unit) -> Finding:
-    called = " ".join(unit.names.module.code_for_node(site.func).split())
+    called = unit.names.one_line(site.func)
     return Finding(
         "device_placement",
         site,

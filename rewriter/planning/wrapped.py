@@ -72,7 +72,7 @@ def kept_before(
         for model in origins(state.values.get(func), Role.MODEL):
             for keeper in keepers.things if keepers is not None and model in stands else ():
                 if isinstance(keeper, Instance) and _is_kept(state, reach, stands[model], keeper, func.attr.value):
-                    text = " ".join(unit.names.module.code_for_node(func).split())
+                    text = unit.names.one_line(func)
                     yield _kept(call, text)
                     break
 

@@ -65,7 +65,7 @@ def divided(program: EmittedProgram) -> Iterator[Violation]:
             places = (n for n in descendants(sides[0]) if isinstance(n, (cst.Name, cst.Attribute)))
             total = next((n for n in places if rows.of(unit, n)), None)
             if total is not None and unit.names.function(node) in reach.reachable:
-                text = " ".join(unit.names.module.code_for_node(node).split())
+                text = unit.names.one_line(node)
                 yield Violation(DIVIDED, CodePlace(unit, node), text, CodePlace(unit, total))
 
 

@@ -40,8 +40,7 @@ class StaysOnCpu(NamedTuple):
 
     def told(self, hosted: Iterable[cst.CSTNode]) -> Finding:
         """The finding; ``hosted``: what the CPU needs again of what would be on the GPU."""
-        module = self.unit.names.module
-        taken = dict.fromkeys(f"`{' '.join(module.code_for_node(node).split())}`" for node in hosted)
+        taken = dict.fromkeys(f"`{self.unit.names.one_line(node)}`" for node in hosted)
         back = f", add .cpu() where the CPU needs a result ({', '.join(taken)})," if taken else ""
         return Finding(
             "cpu-only",
@@ -85,7 +84,7 @@ def _meetings(
     for kept in kept_on_host(state, reach, training):
         yield kept.unit, kept.node, f"keeps {kept.name} on the CPU: {mismatch}", "move it to accelerator.device"
     for unit, node in _fed(state, reach, training, early, prepared):
-        remedy = f"add .to(accelerator.device) to `{' '.join(unit.names.module.code_for_node(node).split())}`"
+        remedy = f"add .to(accelerator.device) to `{unit.names.one_line(node)}`"
         yield unit, node, f"gives the model what no prepared loader yields: {mismatch}", remedy
     for unit, node in _sent_to_host(state, reach, training):
         yield unit, node, f"moves what it gives the model to the CPU: {mismatch}", "remove the move"

@@ -62,7 +62,7 @@ class _Keepers:
                 known = made is not None and outside_name(made).startswith("torch.nn.")
                 if made is not None and known and not stateless(loss) and not self._is_prepared(loss):
                     if any(self._may_hold(made.unit, arg.value) for arg in loss.node.args):
-                        text = " ".join(made.unit.names.module.code_for_node(loss.node).split())
+                        text = made.unit.names.one_line(loss.node)
                         yield Kept(made.unit, loss.node, f"the weights of `{text}`")
 
     def in_attribute(self, node: cst.Attribute) -> Iterator[Kept]:

@@ -43,7 +43,7 @@ def scattered(
 
 def unmoved_input(unit: Unit, value: cst.CSTNode) -> Finding:
     """What is said of something that the removed wrapper may have moved."""
-    text = " ".join(unit.names.module.code_for_node(value).split())
+    text = unit.names.one_line(value)
     model = next((a.func for a in unit.names.ancestors(value) if isinstance(a, cst.Call)), None)
     code = unit.names.module.code_for_node(model) if model is not None else "model"
     return Finding(

@@ -250,7 +250,7 @@ def _unknown_maker(
     if isinstance(node, cst.Call):
         record = state.calls.get(node)
         unknown = record is not None and not outside_name(record) and not reach.called(node) and not record.callees
-        text = " ".join(unit.names.module.code_for_node(node).split())
+        text = unit.names.one_line(node)
         return (f"`{text}`" if len(text) <= _LONGEST else "a call") if unknown else None
     binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
     if binding is None or node in seen or not isinstance(node, cst.Name):

@@ -21,9 +21,8 @@ from ..effects.unused_code import may_run
 from ..layouts.engine.layout import Partial, Unclear, held
 from ..layouts.loss_reductions import backward_layout
 from ..layouts.losses import weighted_mean
-from ..syntax.definitions import bindings_value, seen_values
+from ..syntax.definitions import bindings_value, nodes_behind
 from ..syntax.nodes import dotted, is_none
-from ..syntax.walk import descendants
 from ..training.modes import is_only_evaluated
 from ..training.training import Training
 from .batch_statistics import compares_with_batch
@@ -121,20 +120,7 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
 
 def _behind(unit: Unit, record: CallRecord) -> Iterator[cst.CSTNode]:
     """The nodes of the expressions from which a backward pass starts, through variables."""
-    return _through(unit, record.node)
-
-
-def _through(unit: Unit, start: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The nodes of an expression, and of what its variables hold there."""
-    pending: list[cst.CSTNode] = [start]
-    seen: set[cst.CSTNode] = set()
-    while pending:
-        for node in descendants(pending.pop()):
-            yield node
-            for value in seen_values(unit.names, node) if isinstance(node, cst.Name) else ():
-                if value not in seen:
-                    seen.add(value)
-                    pending.append(value)
+    return nodes_behind(unit.names, record.node)
 
 
 def _followed(state: State, unit: Unit, record: CallRecord) -> Iterator[tuple[Unit, cst.CSTNode]]:
@@ -150,7 +136,7 @@ def _followed(state: State, unit: Unit, record: CallRecord) -> Iterator[tuple[Un
                 seen.add(function.node)
                 returned = (r.value for r in function.unit.names.returns.get(function.node, ()) if r.value is not None)
                 for value in returned:
-                    pending += [(function.unit, part) for part in _through(function.unit, value)]
+                    pending += [(function.unit, part) for part in nodes_behind(function.unit.names, value)]
 
 
 def _called(state: State, record: CallRecord) -> Iterator[Function]:
@@ -187,7 +173,7 @@ def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Findin
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
             if compares_with_batch(state, record, where, node):
-                text = " ".join(where.names.module.code_for_node(node).split())
+                text = where.names.one_line(node)
                 yield Finding(
                     "in-batch-pairs",
                     node if where is unit else record.node,

@@ -294,7 +294,7 @@ def _is_sorted(unit: Unit, read: cst.CSTNode) -> bool:
 
 def _text(unit: Unit, node: cst.CSTNode) -> str:
     """An expression on one line, shortened."""
-    text = " ".join(unit.names.module.code_for_node(node).split())
+    text = unit.names.one_line(node)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 

@@ -98,4 +98,4 @@ class _Told:
 
     def _text(self, node: cst.CSTNode) -> str:
         unit = self.layouts.unit_of(node)
-        return " ".join(unit.names.module.code_for_node(node).split())
+        return unit.names.one_line(node)

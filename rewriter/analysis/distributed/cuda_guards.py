@@ -130,7 +130,7 @@ def _comments(lines: Sequence[cst.EmptyLine]) -> bool:
 
 
 def _hides(unit: Unit, guard: cst.If | cst.IfExp, move: cst.CSTNode) -> Finding:
-    test, moved = (" ".join(unit.names.module.code_for_node(node).split()) for node in (guard.test, move))
+    test, moved = (unit.names.one_line(node) for node in (guard.test, move))
     return Finding(
         "device_placement",
         move,

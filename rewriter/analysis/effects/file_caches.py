@@ -214,7 +214,7 @@ class FileQuestions:
 def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
     """What is said of a place where all processes must wait, and that each comes to by its own question for a file."""
     assert isinstance(question.node, cst.If)
-    text = " ".join(question.unit.names.module.code_for_node(question.node.test).split())
+    text = question.unit.names.one_line(question.node.test)
     return Finding(
         "read-back",
         node,

@@ -107,7 +107,7 @@ class Handles:
             yield once(call, _TRACKS)
         elif (told := HandleReads(self.state, call, settled, inside).by_all()) is not None:
             unit, node = told
-            text = " ".join(unit.names.module.code_for_node(node).split())
+            text = unit.names.one_line(node)
             yield Finding(
                 "once",
                 node if unit is self.unit else call,

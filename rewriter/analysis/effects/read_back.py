@@ -386,7 +386,7 @@ def _leaves(unit: Unit, first: cst.CSTNode, later: cst.CSTNode) -> bool:
 
 
 def _unsure(node: cst.CSTNode, write: FileUse, read: FileUse) -> Finding:
-    written, listed = (" ".join(use.unit.names.module.code_for_node(use.path).split()) for use in (write, read))
+    written, listed = (use.unit.names.one_line(use.path) for use in (write, read))
     return Finding(
         "read-back",
         node,

@@ -51,9 +51,7 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
             if begun(unit, call):
                 calls.setdefault(package, []).append(call)
     for package, found in calls.items():
-        texts = dict.fromkeys(
-            f"`{' '.join(unit.names.module.code_for_node(call.func).split())}(...)`" for call in found
-        )
+        texts = dict.fromkeys(f"`{unit.names.one_line(call.func)}(...)`" for call in found)
         yield Finding(
             "once",
             found[0],
@@ -156,8 +154,8 @@ def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterato
         yield Finding(
             "downloads",
             call,
-            f"this download is in `{named}`, which nothing is seen to call: if `{_text(where, by)}` chooses it, every "
-            "process downloads at the same time",
+            f"this download is in `{named}`, which nothing is seen to call: if `{where.names.one_line(by)}` chooses "
+            "it, every process downloads at the same time",
             f"make what `{method_name(by)}` chooses inside `with accelerator.main_process_first():`",
             Severity.REVIEW,
         )
@@ -198,7 +196,3 @@ def is_called(unit: Unit, value: cst.BaseExpression) -> bool:
             reads = (read for binding in bindings if binding is not None for read in binding.reads)
             pending += [read for read in reads if isinstance(read, cst.Name)]
     return False
-
-
-def _text(unit: Unit, node: cst.CSTNode) -> str:
-    return " ".join(unit.names.module.code_for_node(node).split())

@@ -166,7 +166,7 @@ class BatchFigures:
         return list(held(self.layouts.value(value)))
 
     def _text(self, node: cst.CSTNode) -> str:
-        return " ".join(self.unit.names.module.code_for_node(node).split())
+        return self.unit.names.one_line(node)
 
     def _outlives_turns(self, total: Total) -> bool:
         """Whether what is collected in a turn of the loop is there in the next one."""

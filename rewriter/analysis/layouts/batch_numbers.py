@@ -200,7 +200,7 @@ class _NumberedLoop:
         return above.value if isinstance(above, cst.AugAssign) and above.target is node else None
 
     def _code(self, node: cst.CSTNode) -> str:
-        return " ".join(self._unit.names.module.code_for_node(node).split())
+        return self._unit.names.one_line(node)
 
 
 def _chooses(method: str) -> bool:

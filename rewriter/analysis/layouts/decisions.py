@@ -283,7 +283,7 @@ def _of_rows(unit: Unit, node: cst.If) -> Finding:
 
 def _told(unit: Unit, node: cst.CSTNode) -> str:
     """The code of a value, where it is short enough for a sentence."""
-    text = " ".join(unit.names.module.code_for_node(node).split())
+    text = unit.names.one_line(node)
     return f"`{text}`" if len(text) <= _LONGEST else "a value"
 
 

@@ -73,7 +73,7 @@ class Quotients:
         quotient = next((q for q in self.found if total in q.totals), None)
         if quotient is None:
             return ""
-        text = " ".join(self.unit.names.module.code_for_node(quotient.node).split())
+        text = self.unit.names.one_line(quotient.node)
         if quotient.by_rows and not quotient.under:
             return f": `{text}` divides it by the number of all rows, so on N processes it is N times too small"
         return f": `{text}` is the figure of its own rows, not of all"
@@ -81,7 +81,7 @@ class Quotients:
     def by_all_rows(self, total: Total) -> str:
         """The quotient of a total and the number of all rows; empty where there is none."""
         found = (q.node for q in self.found if total in q.over and q.by_rows)
-        return next((" ".join(self.unit.names.module.code_for_node(node).split()) for node in found), "")
+        return next((self.unit.names.one_line(node) for node in found), "")
 
     def _all(self) -> Iterator[Quotient]:
         for node in self.unit.names.every(cst.BinaryOperation, cst.AugAssign):

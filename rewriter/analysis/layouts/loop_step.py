@@ -99,7 +99,7 @@ class Step:
         calls = [call for call in descendants(self.forward) if isinstance(call, cst.Call) and call in training.forwards]
         for value in (arg.value for call in calls for arg in call.args):
             if any(isinstance(one, Unclear) and one.compared for one in held(self.layouts.value(value))):
-                return " ".join(self.unit.names.module.code_for_node(value).split())
+                return self.unit.names.one_line(value)
         return None
 
     def is_tensor(self, binding: Binding) -> bool:

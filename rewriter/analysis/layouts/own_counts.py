@@ -98,7 +98,7 @@ def _loops(
 
 
 def _text(unit: Unit, node: cst.BaseExpression) -> str:
-    return " ".join(unit.names.module.code_for_node(node.with_changes(lpar=(), rpar=())).split())
+    return unit.names.one_line(node.with_changes(lpar=(), rpar=()))
 
 
 class _CountingLoop:

@@ -216,7 +216,7 @@ def _of_transforms(state: State, unit: Unit, value: cst.BaseExpression, seen: se
 
 
 def _spelled(unit: Unit, call: cst.Call) -> str:
-    text = " ".join(unit.names.module.code_for_node(call.func).split())
+    text = unit.names.one_line(call.func)
     return f"`{text if len(text) <= _LONGEST else method_name(call)}`"
 
 

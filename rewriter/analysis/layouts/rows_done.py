@@ -44,7 +44,7 @@ def rows_done(
                 layouts = layouts or layouts_of(state).loop(unit, loop)
                 if isinstance(layouts.value(rows), ShardSize) or dotted(rows) in sizes:
                     whole = _with_last(unit, layouts, node)
-                    yield Count(whole, "rows-done", " ".join(unit.names.module.code_for_node(whole).split()))
+                    yield Count(whole, "rows-done", unit.names.one_line(whole))
 
 
 def _sizes(loaders: Iterable[Origin]) -> Iterator[str]:

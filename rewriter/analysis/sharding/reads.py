@@ -101,4 +101,4 @@ def _is_element(unit: Unit, name: cst.Name) -> bool:
 
 def text(unit: Unit, node: cst.CSTNode) -> str:
     """An expression as the script has it, on one line."""
-    return dotted(node) or " ".join(unit.names.module.code_for_node(node).split())
+    return dotted(node) or unit.names.one_line(node)

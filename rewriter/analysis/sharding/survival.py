@@ -18,7 +18,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Klass, State, Unit, origins
 from ..devices.use_before_prepare import Stands
-from ..syntax.definitions import seen_values
+from ..syntax.definitions import nodes_behind
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training, whole
@@ -196,7 +196,7 @@ def _shared(weights: ShardedWeights, unit: Unit, node: cst.Assign) -> Iterator[F
 def _penalty(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
     """``loss + 0.01 * sum(p.pow(2).sum() for p in model.parameters())``."""
     operand = backward_operand(record)
-    nodes = list(_through(unit, operand)) if operand is not None else []
+    nodes = list(nodes_behind(unit.names, operand)) if operand is not None else []
     for node, _ in weights.within(unit, iter(nodes)):
         yield _found(
             node,
@@ -205,18 +205,6 @@ def _penalty(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterato
             "compute the term in the forward pass of the model; for a squared norm use the optimizer's weight_decay",
         )
         return
-
-
-def _through(unit: Unit, start: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The nodes of an expression, and of what its variables hold there; not what a model is called with."""
-    pending, seen = [start], set[cst.CSTNode]()
-    while pending:
-        for node in descendants(pending.pop()):
-            yield node
-            for value in seen_values(unit.names, node) if isinstance(node, cst.Name) else ():
-                if value not in seen:
-                    seen.add(value)
-                    pending.append(value)
 
 
 def _lists_sharded(weights: ShardedWeights, unit: Unit, node: cst.CSTNode) -> bool:

@@ -197,6 +197,18 @@ def seen_values(names: Names, read: cst.Name) -> list[cst.BaseExpression]:
     return bindings_value(names, binding, unshadowed(names, binding, read)) if binding is not None else []
 
 
+def nodes_behind(names: Names, start: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes of an expression, and of what its variables hold there."""
+    pending, seen = [start], set[cst.CSTNode]()
+    while pending:
+        for node in descendants(pending.pop()):
+            yield node
+            for value in seen_values(names, node) if isinstance(node, cst.Name) else ():
+                if value not in seen:
+                    seen.add(value)
+                    pending.append(value)
+
+
 def entered_values(names: Names, binding: Binding) -> list[cst.BaseExpression]:
     """What ``with ... as name`` gives a variable, as far as it can be seen: what is entered."""
     found: list[cst.BaseExpression] = []

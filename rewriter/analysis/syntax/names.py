@@ -49,6 +49,10 @@ class Names:
     _ends: dict[cst.CSTNode, int] = field(default_factory=dict)
     _functions: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
 
+    def one_line(self, node: cst.CSTNode) -> str:
+        """The code of a node on one line, for a sentence."""
+        return " ".join(self.module.code_for_node(node).split())
+
     def binding(self, name: cst.Name) -> Binding | None:
         """The variable that this name node reads or writes."""
         scope = self.within.get(name)

@@ -228,8 +228,7 @@ def asks_availability(name: str) -> bool:
 
 def framework(module: str) -> str:
     """The title of the package that runs the training loop, for a module of it; empty if it does not run the loop."""
-    found = transfer(f"{module}.", processes.Framework)
-    return found.title if found is not None else ""
+    return trainer(f"{module}.")
 
 
 def trainer(name: str) -> str:
