@@ -35,19 +35,6 @@ def tensors_of(tree: Tree, operation: str) -> list[torch.Tensor]:
     return found
 
 
-def only_tensors(tree: Tree) -> bool:
-    """Every leaf is a tensor."""
-    answer = True
-
-    def look(leaf: Any) -> Any:
-        nonlocal answer
-        answer = answer and isinstance(leaf, torch.Tensor)
-        return leaf
-
-    map_tree(look, tree)
-    return answer
-
-
 def rebuild(tree: Tree, tensors: list[torch.Tensor]) -> Tree:
     """The tree with its tensors replaced, in order."""
     source: Iterator[torch.Tensor] = iter(tensors)

@@ -234,12 +234,6 @@ class FullyShardedEngine(TrainingEngine):
             "accelerator.prepare; sharded weights cannot follow it."
         )
 
-    def owns(self, parameter: torch.Tensor) -> bool:
-        """It is a parameter of the model, of now or of before."""
-        parameter = current(parameter)
-        mine = any(parameter is part.sharded_param for part in self._parts)
-        return mine or (self._rest is not None and self._rest.owns(parameter))
-
     def wire(self, optimizer: torch.optim.Optimizer) -> None:
         """
         Put sharded parameters in the place of those of before; what is remembered of them becomes sharded, too.

@@ -138,10 +138,6 @@ class TrainingEngine(PrecisionEngine, ABC):
     def forget(self, parameters: Iterable[torch.Tensor] | None = None) -> None:
         """Drop those; of some parameters, or of all."""
 
-    def owns(self, parameter: torch.Tensor) -> bool:
-        """It is a parameter of the model."""
-        return any(parameter is one for one in self._model.parameters())
-
     def wire(self, optimizer: torch.optim.Optimizer) -> None:
         """Let an optimizer step the parameters as they are laid over the processes."""
 
