@@ -69,6 +69,8 @@ class _Told:
         if isinstance(layout, Mixed):
             one, other = self._words(name, layout.one)[0], self._words(name, layout.other)[0]
             return MIXED, f"{one} on one path, {other} on another"
+        if isinstance(layout, Unclear) and layout.counts:
+            return COUNT, f"{layout.reason}: `{self._text(layout.node)}`"
         if isinstance(layout, Unclear):
             near = f"; taken for a {layout.near}" if layout.near in (MEAN, SUM) else ""
             return (JOINT if layout.joint else UNKNOWN), f"{layout.reason}: `{self._text(layout.node)}`{near}"

@@ -125,6 +125,11 @@ def test_the_layout_of_each_value_of_a_loop(body: str, name: str, kind: str, bec
     assert found == kind and because in why
 
 
+def test_rows_that_are_counted_over_the_batches_are_a_row_count() -> None:
+    found, why = layouts("seen += x.size(0)", "seen = 0\n")["seen"]
+    assert found == "row count" and "computed from the number of rows" in why
+
+
 LARGE = "def part0():\n    return [0]\n" + "".join(
     f"def part{n}():\n    return [{', '.join([f'part{n - 1}()'] * 17)}]\n" for n in range(1, 5)
 )
