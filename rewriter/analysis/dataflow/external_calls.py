@@ -46,7 +46,9 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         return
     elif role is not None:
         verb = "constructed" if last[:1].isupper() else "given"
-        relate(call, call.make(role, f"{verb} by {qualified}", qualified))
+        with_role = call.make(role, f"{verb} by {qualified}", qualified)
+        relate(call, with_role)
+        set_parts(call, with_role, qualified)
     elif qualified == "collections.defaultdict":
         _with_default(call)
     elif qualified in _DICTS:
@@ -82,6 +84,13 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
                     state.solver.flow(slot, state.field(made, keyword.value))
         state.solver.watch(call.everything, lambda t: _handed_out(call, qualified, t))
     call.watch_everything("escape", lambda t: escape(state, t))
+
+
+def set_parts(call: EvaluatedCall, owner: Thing, qualified: str) -> None:
+    """Let the attributes that the constructor of an outside class sets to layers hold them."""
+    for name in questions.parts(qualified):
+        part = call.state.part(owner, name, call.node, f"a part of {qualified}", qualified)
+        call.state.solver.add(call.state.field(owner, name), part)
 
 
 def _as_attributes(call: EvaluatedCall, made: Thing, given: Thing) -> None:

@@ -11,6 +11,7 @@ from .call_binding import EvaluatedCall, bind
 from .command_lines import of_parser
 from .containers import element, key_of, merge, put_in
 from .drawn_batches import drawn
+from .external_calls import set_parts
 from .solver import Slot, Thing
 from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown, Wrapped
 
@@ -50,6 +51,8 @@ def method_call(call: EvaluatedCall, bound: Bound) -> None:
         if own is not None:
             bind(call, own, receiver.receiver)
         elif isinstance(receiver.receiver, Origin):
+            for base in receiver.below.externals if name == "__init__" else ():
+                set_parts(call, receiver.receiver, base)
             _METHODS.get(receiver.receiver.role, _tensor_method)(call, receiver.receiver, name)
 
 

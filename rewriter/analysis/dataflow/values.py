@@ -414,6 +414,12 @@ class State:
         assert isinstance(thing, Origin)
         return thing
 
+    def part(self, owner: Thing, name: str, node: cst.CSTNode, because: str, qualified: str) -> Origin:
+        """A layer that an outside class has as an attribute: the same one each time it is asked for."""
+        thing = self._memo.setdefault(("part", owner, name), Origin(Role.MODEL, node, because, qualified))
+        assert isinstance(thing, Origin)
+        return thing
+
     def given(self, function: Function, call: cst.Call, thing: Thing) -> Thing:
         """
         What one call of a function gives, where the function returns ``thing``.

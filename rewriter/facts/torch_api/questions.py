@@ -90,6 +90,12 @@ def weights_words(name: str) -> Sequence[str]:
     return found.weights.split() if found is not None else ()
 
 
+def parts(name: str) -> Sequence[str]:
+    """The attributes that the constructor of a class sets to layers."""
+    found = transfer(name, training.ModelClass)
+    return found.parts.split() if found is not None else ()
+
+
 def averages_weights(name: str) -> bool:
     """Whether a call makes what keeps a moving average of parameters."""
     return transfer(name, training.WeightAverage) is not None

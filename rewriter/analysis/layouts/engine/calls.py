@@ -22,7 +22,7 @@ from ...dataflow.values import CallRecord, External, Function, Klass, State, Uni
 from ...syntax.nodes import FunctionNode, dotted, is_none, parameters, positional
 from ..loss_arguments import asked_reduction, built_with
 from .expressions import MOST, Expressions
-from .layers import through_module
+from .layers import batch_dimension, through_module
 from .layout import (
     CHOSEN,
     NEUTRAL,
@@ -363,7 +363,8 @@ class Calls(Expressions):
             if not any(varies(layout) for layout in held):
                 return REPLICATED
             return bad or Unclear("what this model does with the rows of the batch is not known", given.node)
-        return through_module(kind, module.qualified, module.node, given)
+        batch = batch_dimension(self.state, module, kind) if kind.rows == "sequence" else None
+        return through_module(kind, module.qualified, module.node, batch, given)
 
     def _in_turn(self, made: cst.Call, given: Arguments) -> Layout:
         """The layers of ``nn.Sequential``, one after another."""

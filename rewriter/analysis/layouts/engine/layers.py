@@ -7,7 +7,11 @@ from dataclasses import replace
 
 import libcst as cst
 
+from ....facts.roles import Origin, Role
 from ....facts.torch_api.kinds import training
+from ....facts.torch_api.loading import row
+from ...dataflow.constant_values import constants_of
+from ...dataflow.values import State, origins
 from ...syntax.nodes import keyword
 from .axes import moved, pattern
 from .layout import (
@@ -31,7 +35,9 @@ from .shapes import integer, position
 _RECURRENT = frozenset("LSTM GRU RNN".split())
 
 
-def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode, given: Arguments) -> Layout:
+def through_module(
+    kind: training.ModelClass, qualified: str, made: cst.CSTNode, batch: int | None, given: Arguments
+) -> Layout:
     """
     The layout of what a layer gives.
 
@@ -39,6 +45,7 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
         kind: the row of its class.
         qualified: the full name of its class.
         made: the call that constructs it.
+        batch: of a layer over sequences the dimension of the rows, see `batch_dimension`.
         given: the arguments of the call that runs it.
     """
     operand = settled(given.operand(), given.node)
@@ -58,7 +65,7 @@ def through_module(kind: training.ModelClass, qualified: str, made: cst.CSTNode,
     if kind.rows == "named":
         return _named(made, operand, given)
     if kind.rows == "sequence":
-        return _sequence(kind, last, made, operand, everything, given)
+        return _sequence(kind, last, batch, operand, everything, given)
     if len(everything) > 1:
         together = pointwise(everything, given.node)
         if isinstance(together, Unclear):
@@ -102,14 +109,47 @@ def _dimension_of_layer(kind: training.ModelClass, made: cst.CSTNode, rows: Shar
     return rows.dim
 
 
+def batch_dimension(state: State, module: Origin, kind: training.ModelClass) -> int | None:
+    """
+    The dimension of the rows of a layer over sequences: the second, unless it is built with ``batch_first=True``, or
+    repeats a layer that is.
+
+    Returns:
+        None if that is not known.
+    """
+    made = module.node
+    record = state.calls.get(made) if isinstance(made, cst.Call) else None
+    if record is None:
+        return None
+    if kind.repeats:
+        layer = keyword(record.node, "encoder_layer", 0) or keyword(record.node, "decoder_layer")
+        repeated = origins(state.values.get(layer), Role.MODEL) if layer is not None else []
+        found = {_of_layer(state, one) for one in repeated}
+        return found.pop() if len(found) == 1 else None
+    first = constants_of(state).argument(record.unit, record.node, "batch_first", kind.batch_first)
+    if first is None or len(first) > 1:
+        return None
+    return 0 if True in first else 1
+
+
+def _of_layer(state: State, layer: Origin) -> int | None:
+    """The dimension of the rows of a layer that another one repeats."""
+    found = row(layer.qualified) if layer.qualified and layer not in state.klass else None
+    kind = found.transfer if found is not None else None
+    return batch_dimension(state, layer, kind) if isinstance(kind, training.ModelClass) else None
+
+
 def _sequence(
-    kind: training.ModelClass, last: str, made: cst.CSTNode, rows: Shard, everything: Sequence[Layout], given: Arguments
+    kind: training.ModelClass,
+    last: str,
+    batch: int | None,
+    rows: Shard,
+    everything: Sequence[Layout],
+    given: Arguments,
 ) -> Layout:
-    """A layer over sequences: batches lie along the second dimension unless ``batch_first=True``."""
-    first = keyword(made, "batch_first") if isinstance(made, cst.Call) else None
-    if first is not None and not (isinstance(first, cst.Name) and first.value in ("True", "False")):
+    """A layer over sequences."""
+    if batch is None:
         return Unclear("whether the batch comes first is not written out", given.node)
-    batch = 0 if isinstance(first, cst.Name) and first.value == "True" else 1
     if rows.dim != batch:
         moved = rows.dim > 0  # by the script, and not by a loader that gives steps first
         return Unclear(

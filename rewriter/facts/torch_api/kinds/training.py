@@ -52,6 +52,12 @@ class ModelClass(NamedTuple):
     needed."""
     bare: bool = False
     """It has no parameters, whatever it is built with."""
+    batch_first: int | None = None
+    """Of a ``sequence``: the position of ``batch_first``; None if it is given by keyword only."""
+    repeats: bool = False
+    """It is a stack of its first argument, another layer, which says where the rows are."""
+    parts: str = ""
+    """Attributes that its constructor sets to layers that take and give what it does itself, with blanks between."""
 
 
 class ModuleInPlace(NamedTuple):

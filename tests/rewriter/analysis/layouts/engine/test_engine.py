@@ -82,6 +82,39 @@ def test_a_linear_layer_leaves_all_dimensions_but_the_last(rows: Shard, after: S
     assert found == after if after is not None else reason(found) == ALONG_THE_LAST
 
 
+PART_OF_A_BASE = """\
+class Net(nn.Transformer):
+    def __init__(self, first):
+        super().__init__(8, 2, batch_first=first)
+    def forward(self, x):
+        return self.encoder(x)
+layer = Net(True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "first"),
+    [
+        ("layer = nn.LSTM(8, 8, 1, True, True)", True),
+        ("layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 2)", True),
+        ("one = nn.TransformerEncoderLayer(8, 2)\nlayer = nn.TransformerEncoder(one, num_layers=2)", False),
+        ("first = True\nlayer = nn.GRU(8, 8, batch_first=first)", True),
+        ("options = {'batch_first': True}\nlayer = nn.RNN(8, 8, **options)", True),
+        ("layer = nn.Transformer(8, 2).encoder", False),
+        (PART_OF_A_BASE, True),
+        ("layer = nn.GRU(8, 8, batch_first=asked())", None),
+        ("layer = nn.TransformerEncoder(given(), 2)", None),
+    ],
+)
+def test_a_layer_over_sequences_has_its_rows_where_it_is_built_to(top: str, first: bool | None) -> None:
+    def gives(dim: int) -> Layout:
+        given = layouts("y = layer(x)\nz = y[0]", top, Shard(dim, rank=3))
+        return given["z"] if any(name in top for name in ("LSTM", "GRU", "RNN")) else given["y"]
+
+    assert isinstance(gives(0), Shard) is (first is True)
+    assert isinstance(gives(1), Shard) is (first is False)
+
+
 def test_single_values_that_are_set() -> None:
     found = layouts(
         "one = torch.zeros(3)\none[0] = 1.0\nkept = x.clone()\nkept[0] = 1.0\nmixed = torch.zeros(3)\nmixed[0] = x"
