@@ -88,7 +88,10 @@ ROWS: Table = {
     "torch.nn.TransformerDecoderLayer": ("module", {"random": True, "rows": "sequence", "batch_first": 6}),
     "torch.nn.TransformerEncoder": ("module", {"random": True, "rows": "sequence", "repeats": True}),
     "torch.nn.TransformerDecoder": ("module", {"random": True, "rows": "sequence", "repeats": True}),
-    "torch.nn.Transformer": ("module", {"random": True, "rows": "sequence", "batch_first": 10, "parts": "encoder decoder"}),
+    "torch.nn.Transformer": (
+        "module",
+        {"random": True, "rows": "sequence", "batch_first": 10, "parts": "encoder decoder"},
+    ),
     # rows of a batch have an influence on one another in training
     "torch.nn.BatchNorm1d": ("module", {"mixes_rows": True}),
     "torch.nn.BatchNorm2d": ("module", {"mixes_rows": True}),
@@ -101,7 +104,10 @@ ROWS: Table = {
     "torch.nn.LSTM": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 4}),
     "torch.nn.GRU": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 4}),
     "torch.nn.RNN": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 5}),
-    "torch.nn.MultiheadAttention": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 8}),
+    "torch.nn.MultiheadAttention": (
+        "module",
+        {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 8},
+    ),
     "torch.nn.LSTMCell": ("module", {"gives": "output and state"}),
     "torch.nn.GRUCell": ("module", {}),
     "torch.nn.RNNCell": ("module", {}),
