@@ -38,6 +38,7 @@ class Reach:
         self._above: dict[Code, dict[cst.CSTNode, None]] = {}
         self._parts: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._turns: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
+        self._yields: dict[Code, bool] = {}
         self._inside: dict[cst.CSTNode, frozenset[cst.CSTNode]] = {}
         for function, sites in state.sites.items():
             assert isinstance(function, (cst.FunctionDef, cst.Lambda))
@@ -111,7 +112,10 @@ class Reach:
 
     def yields(self, code: Code) -> bool:
         """Whether a function is a generator: it runs where its values are consumed."""
-        return isinstance(code, cst.FunctionDef) and any(isinstance(node, cst.Yield) for node in self.own(code))
+        if code not in self._yields:
+            own = self.own(code) if isinstance(code, cst.FunctionDef) else ()
+            self._yields[code] = any(node.__class__ is cst.Yield for node in own)
+        return self._yields[code]
 
     def runs_in(self, loop: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Every node that runs in a turn of a loop."""
