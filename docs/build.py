@@ -1,8 +1,9 @@
 """
 Write the pages and pictures of the documentation that are made from the code.
 
-Run by `make docs`: `docs/rules.md` from the docstrings of the rules, and two pictures in `docs/images`: the preview at
-a terminal (`preview.svg`) and the page of `--html` (`page.png`, where a Chromium is installed).
+Run by `make docs`: `docs/rules.md` from the docstrings of the rules, `docs/findings.md` from the page that lies in the
+package, and two pictures in `docs/images`: the preview at a terminal (`preview.svg`) and the page of `--html`
+(`page.png`, where a Chromium is installed).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.terminal_theme import TerminalTheme
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.report.explaining import PAGE
 from torchlift.rewriter.report.html import page
 from torchlift.rewriter.report.rows import hunks_of
 from torchlift.rewriter.report.terminal import print_hunk
@@ -29,6 +31,7 @@ from torchlift.rewriter.source import decode
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "docs" / "rules.md"
+FINDINGS = ROOT / "docs" / "findings.md"
 IMAGES = ROOT / "docs" / "images"
 HEAD = """\
 # The rules
@@ -133,11 +136,12 @@ def main() -> int:
     """Write everything."""
     IMAGES.mkdir(exist_ok=True)
     RULES.write_text(rules_page(), encoding="utf-8")
+    FINDINGS.write_bytes(PAGE.read_bytes())
     file = migrated("mnist_functions")
     (IMAGES / "preview.svg").write_text(terminal(file) + "\n", encoding="utf-8")
     if not screenshot(file, IMAGES / "page.png"):
         sys.stderr.write("no picture of the page: install a Chromium (apt-get install chromium)\n")
-    sys.stdout.write(f"written: {RULES.relative_to(ROOT)}, {IMAGES.relative_to(ROOT)}\n")
+    sys.stdout.write(f"written: {RULES.relative_to(ROOT)}, {FINDINGS.relative_to(ROOT)}, {IMAGES.relative_to(ROOT)}\n")
     return 0
 
 

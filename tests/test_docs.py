@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.report.explaining import PAGE
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "fixtures").glob("*.md")])
@@ -136,6 +137,10 @@ UNCLEAR = {
     # rules, which have a page of their own
     "rewriter/planning/unreachable.py: _RULES.get(effect.kind, 'main_process')",
 }
+
+
+def test_the_page_of_findings_is_the_one_that_the_package_has() -> None:
+    assert (ROOT / "docs" / "findings.md").read_bytes() == PAGE.read_bytes(), "edit that of the package; make docs"
 
 
 def test_every_finding_has_its_place_in_the_documentation() -> None:

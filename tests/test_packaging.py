@@ -70,7 +70,7 @@ def test_the_wheel_holds_every_file_of_the_wings(wheel: Path) -> None:
     wings = ("rewriter", "codemods", "runtime")
     files = {file for wing in wings for file in (ROOT / wing).rglob("*.py")}
     wanted = {f"torchlift/{file.relative_to(ROOT).as_posix()}" for file in files}
-    wanted |= {f"torchlift/rewriter/report/page.{kind}" for kind in ("css", "js")}
+    wanted |= {f"torchlift/rewriter/report/{name}" for name in ("findings.md", "page.css", "page.js")}
     assert names == wanted | {f"torchlift/{wing}/py.typed" for wing in wings}
 
 

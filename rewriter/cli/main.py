@@ -93,11 +93,16 @@ def _sentences(catalogue: Sequence[Entry]) -> dict[str, str]:
 def _explain(catalogue: Sequence[Entry], id: str) -> int:
     from ..audit.catalogue import RULES
     from ..config import check_word
+    from ..report.explaining import explanation, sections
 
     known = {entry.id: entry for entry in catalogue}
     audits = {rule.id: rule.doc for rule in RULES}
-    check_word("--explain", "rule", id, {*known, *audits}, "`migrate --rules` and `migrate --audit --rules` list them")
-    out(f"{id}\n\n{(audits[id] if id in audits else known[id].load().doc).strip()}\n")
+    remedy = "`migrate --rules` and `migrate --audit --rules` list the rules, a report names its findings in brackets"
+    check_word("--explain", "rule or finding", id, {*known, *audits, *sections()}, remedy)
+    if id in known or id in audits:
+        out(f"{id}\n\n{(known[id].load().doc if id in known else audits[id]).strip()}\n")
+    else:
+        out(explanation(id))
     return NOTHING
 
 

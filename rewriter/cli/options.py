@@ -51,6 +51,12 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
     return tuple(map(int, words))
 
 
+def _ids(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+    from ..report.explaining import sections
+
+    return [id for id in sections() if id.startswith(begun)]
+
+
 @click.command("migrate", help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("-w", "--write", is_flag=True, help="Write the files: all of them, or none.")
@@ -67,7 +73,12 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option("--no-follow", is_flag=True, help="Migrate each file alone; do not follow imports.")
 @click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that import them.")
 @click.option("--rules", is_flag=True, help="List the rules.")
-@click.option("--explain", metavar="ID", help="Show what a rule does, with an example.")
+@click.option(
+    "--explain",
+    metavar="ID",
+    shell_complete=_ids,
+    help="Show what a rule does, or what a finding means.",
+)
 @click.option("--roles", is_flag=True, help="Show the role of each name and loop, and why; no diff.")
 @click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Say what a name is, e.g. loss=err.")
 @click.option("--target", type=click.Choice([t.value for t in Target]), help="The runtime that the new code calls.")

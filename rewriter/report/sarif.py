@@ -11,6 +11,7 @@ from ..findings import Severity
 from ..result import Diagnosis, FileResult, Result
 from ..source import BOM, SourceError
 from .diff import shown
+from .explaining import explanation, one_sentence, sections
 from .opcodes import opcodes
 from .text import counted
 
@@ -30,13 +31,21 @@ def sarif(result: Result, refused: Sequence[SourceError], *, version: str = "") 
     results = [entry for file in result.files for entry in _file(file)]
     results += [_refused(error) for error in refused]
     rules = sorted({entry["ruleId"] for entry in results})
-    driver = {"name": "torchlift", "rules": [{"id": id} for id in rules], **({"version": version} if version else {})}
+    driver = {"name": "torchlift", "rules": list(map(_rule, rules)), **({"version": version} if version else {})}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "results": [{**entry, "ruleIndex": rules.index(entry["ruleId"])} for entry in results],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(id: str) -> dict[str, Any]:
+    """What a viewer shows of an id beside each result."""
+    if id not in sections():
+        return {"id": id}
+    text, markdown = explanation(id), sections()[id]
+    return {"id": id, "shortDescription": {"text": one_sentence(id)}, "help": {"text": text, "markdown": markdown}}
 
 
 def _file(file: FileResult) -> Iterator[dict[str, Any]]:

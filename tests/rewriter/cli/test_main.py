@@ -484,6 +484,16 @@ def test_a_rule_is_explained(migrate: Migrate) -> None:
     assert b"\n    +    accelerator.backward(loss, retain_graph=True)\n" in out
 
 
+def test_a_finding_is_explained(migrate: Migrate) -> None:
+    answer = migrate("--explain", "kept-batches")
+    assert answer.status == 0 and answer.out.startswith(b"kept-batches\n\nAll batches of a loader are read")
+
+
+def test_a_finding_of_which_nothing_is_known_names_the_nearest(migrate: Migrate) -> None:
+    answer = migrate("--explain", "kept-batch")
+    assert answer.status == 3 and "no rule or finding 'kept-batch'. Did you mean kept-batches?" in answer.err
+
+
 def test_roles_take_the_place_of_the_diff(migrate: Migrate) -> None:
     _write("a.py", TRAINS)
     out = migrate("--roles", "a.py").out
