@@ -361,3 +361,92 @@ def test_parts_with_more_rows_than_others_are_not_cut_together(made: str, reason
 def test_parts_with_as_many_rows_are_cut_together(made: str, migrated: Migrated) -> None:
     text = migrated(script(UNLIKE.replace("PARTS", made), PAIR_LOOP, PAIRED))
     assert "near, centre, far = accelerator.shard_batch((near, centre, far))" in text
+
+
+TEXTS = """
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+texts, labels = open("texts.txt").read().split(), [0, 1] * 40
+tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
+"""
+BERT = """
+model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased", num_labels=2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+"""
+WORDS = """
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.last = nn.Embedding(30522, 16), nn.Linear(16, 2)
+
+    def forward(self, ids):
+        return self.last(self.words(ids).mean(1))
+
+model = Words()
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+"""
+ENCODED = """
+for k in range(0, 80, 8):
+    encoded = tokenizer(texts[k:k + 8], padding=True, return_tensors="pt")
+    loss = {loss}
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "padded"),
+    [
+        (BERT, "F.cross_entropy(model(**encoded).logits, torch.tensor(labels[k:k + 8]))", False),
+        (
+            BERT,
+            'F.cross_entropy(model(encoded["input_ids"], attention_mask=encoded["attention_mask"]).logits, '
+            "torch.tensor(labels[k:k + 8]))",
+            False,
+        ),
+        (BERT, "F.cross_entropy(model(encoded.input_ids).logits, torch.tensor(labels[k:k + 8]))", True),
+        (WORDS, "F.cross_entropy(model(encoded.input_ids), torch.tensor(labels[k:k + 8]))", True),
+    ],
+    ids=["a table", "with its mask", "without its mask", "own model"],
+)
+def test_texts_are_cut_before_they_are_encoded(model: str, loss: str, padded: bool, result: Result) -> None:
+    """Each process fills its texts up to the longest of its own: it is told where nothing leaves that out."""
+    file = result(script(TEXTS, ENCODED.format(loss=loss), model))
+    text = (file.after or b"").decode()
+    assert "tokenizer(accelerator.shard_batch(texts[k:k + 8]), padding=True" in text
+    assert "torch.tensor(accelerator.shard_batch(labels[k:k + 8]))" in text
+    told = [one.message for one in file.diagnoses if one.id == "weighted-mean"]
+    assert (
+        told
+        == [
+            "each process computes this loss from texts that are padded to the longest of its own shard: the "
+            "gradient is close to the original's but not equal to it"
+        ]
+        * padded
+    )
+
+
+def test_the_own_loss_of_a_model_is_no_rows(result: Result) -> None:
+    loop = ENCODED.format(loss="model(**tokenizer.batch_encode_plus(texts[k:k + 8]), labels=y).loss")
+    (found,) = (one for one in result(script(TEXTS, loop, BERT)).diagnoses if one.severity.value == "blocked")
+    assert "how this model averages its own loss over the rows is not known" in found.message
+
+
+def test_a_batch_that_a_function_unpacks_by_calling_itself_is_cut(migrated: Migrated) -> None:
+    top = """
+    def as_tensors(value):
+        if isinstance(value, (list, tuple)):
+            return [as_tensors(part) for part in value]
+        return torch.as_tensor(value)
+    """
+    loop = "for pair in batches(x, y, 16):\n    a, b = as_tensors(pair)\n    loss = F.cross_entropy(model(a), b)\n"
+    assert "    pair = accelerator.shard_batch(pair)\n" in migrated(script(dedent(top) + GENERATOR, loop))
+
+
+def test_rows_that_are_counted_by_the_shape_of_an_array_are_those_of_the_shard(migrated: Migrated) -> None:
+    loop = """\
+    for step in range(100):
+        a = x[np.random.choice(100, 16)]
+        a = torch.from_numpy(np.reshape(a, (np.shape(a)[0], -1)))
+        loss = model(a).mean()
+    """
+    top = 'x = np.load("x.npy")\n'
+    assert "a = x[accelerator.shard_batch(np.random.choice(100, 16))]" in migrated(script(top, loop))

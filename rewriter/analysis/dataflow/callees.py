@@ -22,9 +22,10 @@ def outside_name(record: CallRecord) -> str:
 
 
 def made_names(record: CallRecord) -> list[str]:
-    """The full names of a method of what an outside call gave, ``pathlib.Path.glob`` for ``Path(folder).glob()``, and
-    of one that a class of the program has from an outside base."""
-    name, found = method_name(record.node), []
+    """The full names of a method of what an outside call gave, ``pathlib.Path.glob`` for ``Path(folder).glob()``, of
+    one that a class of the program has from an outside base, and of the call of such a thing itself."""
+    name = method_name(record.node)
+    found = [f"{thing.qualified}.__call__" for thing in record.callees if isinstance(thing, Unknown)]
     for thing in record.receiver.things if record.receiver is not None else ():
         klass = thing.klass if isinstance(thing, Instance) else thing.below if isinstance(thing, Above) else None
         if isinstance(thing, Unknown):

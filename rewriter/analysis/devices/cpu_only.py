@@ -11,9 +11,10 @@ from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import External, State, Unit, origins
 from ..syntax.definitions import bindings_value, plain_values
+from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.gradient_path import GradientPath
 from ..training.training import Training, in_model, whole
@@ -205,7 +206,10 @@ def _placed(unit: Unit, value: cst.BaseExpression) -> bool:
 
 
 def _is_by_hand(state: State, call: cst.Call) -> bool:
-    if outside_name(state.calls[call]) not in _FACTORIES:
+    encodes = keyword(call, "return_tensors") is not None and any(
+        map(questions.collates, made_names(state.calls[call]))
+    )
+    if not encodes and outside_name(state.calls[call]) not in _FACTORIES:
         return False
     if any(a.keyword is not None and a.keyword.value == "device" for a in call.args):
         return False

@@ -8,6 +8,7 @@ import libcst as cst
 
 from ...facts.module import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
+from ...facts.torch_api import questions
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, reaching
@@ -127,7 +128,7 @@ class _Host:
             # x = x.numpy(): what x holds after it is no tensor
             if self._may_be_placed(call, record):
                 yield call, "it is on the device, and NumPy reads only CPU memory"
-        elif outside.startswith(_READERS):
+        elif outside.startswith(_READERS) and not questions.asks_shape(outside):
             for value in values:
                 if self._raw(value):
                     yield value, f"it is on the device, and {outside.partition('.')[0]} reads only CPU memory"

@@ -577,6 +577,16 @@ def _is_method(name: str) -> bool:
     return name.rpartition(".")[0].rpartition(".")[2][:1].isupper()
 
 
+def collates(name: str) -> bool:
+    """Whether a call makes a batch from rows."""
+    return transfer(name, training.Collate) is not None
+
+
+def asks_shape(name: str) -> bool:
+    """Whether what a call gives depends on the type or the shape of its argument, and not on the values in it."""
+    return transfer(name, tensors.Structural) is not None
+
+
 def asks_type(name: str) -> bool:
     """Whether what a call gives depends on the type of its argument alone."""
     found = transfer(name, tensors.Structural)

@@ -14,7 +14,7 @@ from ....facts.torch_api import questions
 from ....facts.torch_api.kinds import outside, tensors
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row
-from ...dataflow.callees import method_name, outside_names
+from ...dataflow.callees import made_names, method_name, outside_names
 from ...dataflow.constant_values import Given
 from ...dataflow.containers import members
 from ...dataflow.records import record_fields
@@ -57,6 +57,7 @@ from .layout import (
     varies,
 )
 from .operations import Arguments, applied, collected, elements, losses, made
+from .recursion import Handed
 
 _NONE: Given = MappingProxyType({})
 _DEEPEST = 16
@@ -151,6 +152,12 @@ class Calls(Expressions):
             layout = self._eval(arg.value)
             if arg.star == "*" and isinstance(layout, Several):
                 given.plain.extend((arg.value, item) for item in layout.items)
+            elif arg.star == "**" and isinstance(layout, Several) and layout.names:
+                given.named.update(
+                    (name, (arg.value, one)) for name, one in zip(layout.names, layout.items, strict=True)
+                )
+            elif arg.star == "**":
+                given.named["**"] = arg.value, inner(layout)
             elif arg.star:
                 given.plain.append((arg.value, layout))
             elif arg.keyword is not None:
@@ -179,7 +186,9 @@ class Calls(Expressions):
             return clash
         if name == "scale" and len(given.plain) == 1 and origins(record.receiver, Role.SCALER):
             return given.plain[0][1]  # times a number that is the same for all rows
-        names = [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), f"builtins.{name}"]
+        names = (
+            [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), *made_names(record), f"builtins.{name}"]
+        )
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
             return self._builtin(name, given)
         for full in names:
@@ -427,16 +436,39 @@ class Calls(Expressions):
     def _run(
         self, function: Function, plain: list[Layout], named: dict[str, Layout], method: bool, constants: Given = _NONE
     ) -> Layout:
-        node, unit = function.node, function.unit
-        if node in self._inside or len(self._inside) > _DEEPEST:
-            held = [inner(layout) for layout in (*plain, *named.values())]
-            return Unclear("a function that calls itself", node) if any(map(varies, held)) else REPLICATED
+        node = function.node
+        handed = Handed(node, tuple(plain), named, constants)
+        known = self._recursion.again(handed)
+        if known is not None:
+            return known
+        bindings = function.unit.names.scopes[node].bindings.values() if node in self._inside else ()
+        around = {binding: self.values.get(binding) for binding in bindings}
+        deep = self._recursion.is_too_deep(node) or len(self._inside) > _DEEPEST
+        found = None if deep else self._recursion.settled(handed, lambda: self._gone_through(function, handed, method))
+        for binding, layout in around.items():  # what they held in the call around this one
+            self._set(binding, layout)
+        if found is not None:
+            return found
+        held = [inner(layout) for layout in (*plain, *named.values())]
+        return Unclear("a function that calls itself", node) if any(map(varies, held)) else REPLICATED
+
+    def _return(self, value: cst.BaseExpression | None) -> None:
+        """Note what a function returns; what depends on what it returns itself says nothing yet."""
+        waited = self._recursion.unanswered
+        layout = self._eval(value) if value is not None else NEUTRAL
+        if self._recursion.unanswered == waited:
+            self._returned[-1].append(layout)
+
+    def _gone_through(self, function: Function, handed: Handed, method: bool) -> Layout | None:
+        """What a function gives, gone through once; None where all that it returns waits for calls of itself."""
+        node, unit, plain, named = function.node, function.unit, handed.plain, handed.named
+        waited = self._recursion.unanswered
         scope = unit.names.scopes[node]
         for binding in scope.bindings.values():
             self._set(binding, None)
         places = positional(node)[1 if method else 0 :]
         self._units.append(unit)
-        self._frames.append(constants)
+        self._frames.append(handed.constants)
         self._inside.append(node)
         self._returned.append([])
         self._yielded.append([])
@@ -453,12 +485,14 @@ class Calls(Expressions):
                 self._set(binding, Each(join_all(map(inner, rest))))
             elif param.name.value in filled:
                 self._set(binding, filled[param.name.value])
+            elif "**" in filled and varies(filled["**"]):  # of which keys it has, nothing is known
+                self._set(binding, filled["**"])
             else:
                 none = param.default is not None and is_none(param.default)
                 default = self._eval(param.default) if param.default is not None else REPLICATED
                 self._set(binding, Absent(neutral=True) if none else default)
         if isinstance(node, cst.Lambda):
-            self._returned[-1].append(self._eval(node.body))
+            self._return(node.body)
         else:
             self._block(node.body)
         given, yielded = self._returned.pop(), self._yielded.pop()
@@ -467,7 +501,9 @@ class Calls(Expressions):
         self._units.pop()
         if yielded:
             return Each(join_all(yielded))
-        return join_all(given) if given else NEUTRAL
+        if given or self._recursion.unanswered == waited:
+            return join_all(given)
+        return None
 
 
 def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assumed: Unclear | None) -> Layout:

@@ -197,9 +197,11 @@ class Expressions(Memory):
             return held
         if name in ("ndim", "dtype", "device", "is_cuda", "requires_grad", "grad", "layout"):
             return REPLICATED
+        if isinstance(held, Each):
+            return inner(held)  # an entry of a table, which no list has: `encoded.input_ids`
         return (
             held
-            if isinstance(held, (Unclear, Each, Several, ShardRow))
+            if isinstance(held, (Unclear, Several, ShardRow))
             else Unclear(f"what `.{name}` is cannot be told", node)
         )
 

@@ -127,7 +127,7 @@ class Interpreter(Calls):
             self._eval(node.value)
         elif isinstance(node, cst.Return):
             if self._returned:
-                self._returned[-1].append(self._eval(node.value) if node.value is not None else NEUTRAL)
+                self._return(node.value)
             return True
         return isinstance(node, (cst.Return, cst.Raise, cst.Continue, cst.Break))
 

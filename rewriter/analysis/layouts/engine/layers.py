@@ -15,6 +15,7 @@ from ...dataflow.values import State, origins
 from ...syntax.nodes import keyword
 from .axes import moved, pattern
 from .layout import (
+    PADDED,
     REPLICATED,
     Layout,
     Made,
@@ -55,6 +56,8 @@ def through_module(
         return bad
     if not any(isinstance(one, (Shard, ShardRow, Whole, Partial)) for one in everything):
         return REPLICATED
+    if kind.gives == "fields":
+        return _fields(everything, given)
     last = qualified.rpartition(".")[2]
     if isinstance(operand, Whole) and all(isinstance(one, (Whole, Replicated)) for one in everything):
         return Several((operand, operand)) if kind.gives == "output and state" else operand
@@ -82,6 +85,18 @@ def through_module(
     if kind.gives == "output and state":
         return Several((operand, operand))
     return operand
+
+
+def _fields(everything: Sequence[Layout], given: Arguments) -> Layout:
+    """What a model of transformers gives: ``model(**batch).logits``."""
+    rows = pointwise(everything, given.node)
+    if not isinstance(rows, Shard) or rows.dim:
+        return Unclear("a model is given something else than rows in the first dimension", given.node)
+    own = Unclear("how this model averages its own loss over the rows is not known", given.node)
+    masked = len(given.plain) > 1 or not {"attention_mask", "**"}.isdisjoint(given.named)
+    uneven = "" if masked and rows.uneven == PADDED else rows.uneven  # it leaves out what is filled up
+    kept = Shard(0, merged=rows.merged, uneven=uneven, chosen=rows.chosen)
+    return Several((own, kept, kept, kept), ("loss", "logits", "last_hidden_state", "pooler_output"))
 
 
 def _named(made: cst.CSTNode, rows: Shard, given: Arguments) -> Layout:

@@ -105,6 +105,7 @@ class Partial(Layout):
 
 CHOSEN = "averages this loss over the entries that are chosen of its own shard"
 NORMALISED = "divides this loss by a sum or a mean over its own shard"
+PADDED = "computes this loss from texts that are padded to the longest of its own shard"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from .layout import (
     varies,
 )
 from .operations import elements, sized
+from .recursion import Recursion
 from .shapes import indexed
 
 Walk = TypeVar("Walk", bound="Memory")
@@ -90,6 +91,7 @@ class Memory(ABC):
     _units: list[Unit] = field(default_factory=list)
     _frames: list[Given] = field(default_factory=list)
     _inside: list[FunctionNode] = field(default_factory=list)
+    _recursion: Recursion = field(default_factory=Recursion)
     _followed: list[cst.Call] = field(default_factory=list)
     """The calls of ``nn.Sequential`` whose layers are gone through."""
     _returned: list[list[Layout]] = field(default_factory=list)

@@ -16,6 +16,7 @@ from .axes import moved, pattern
 from .layout import (
     CHOSEN,
     NEUTRAL,
+    PADDED,
     REPLICATED,
     Each,
     Foreign,
@@ -56,6 +57,7 @@ class Arguments:
     """Of the object, for a method of a tensor."""
     plain: list[tuple[cst.BaseExpression, Layout]] = field(default_factory=list)
     named: dict[str, tuple[cst.BaseExpression, Layout]] = field(default_factory=dict)
+    """Those with a keyword; by ``**`` what is in a table whose keys are not known."""
 
     def operand(self) -> Layout:
         """What the operation is of: the object, or the first argument."""
@@ -63,7 +65,8 @@ class Arguments:
             return self.base
         if self.plain:
             return self.plain[0][1]
-        return next((layout for name, (_, layout) in self.named.items() if name in ("input", "x", "a")), REPLICATED)
+        words = ("input", "x", "a", "**")
+        return next((layout for name, (_, layout) in self.named.items() if name in words), REPLICATED)
 
     def layouts(self) -> list[Layout]:
         """Of the object and all arguments."""
@@ -167,7 +170,15 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return losses(given.layouts(), asked_reduction(given.constant, transfer), transfer.classes, given.node)
     if isinstance(transfer, outside.Bar):
         return operand
+    if isinstance(transfer, training.Collate):
+        return _batched(given)
     return None
+
+
+def _batched(given: Arguments) -> Layout:
+    """``tokenizer(texts, pairs, padding=True)``: a table whose entries have a row for each text."""
+    found = pointwise([inner(as_rows(layout)) for layout in given.layouts()], given.node)
+    return Each(replace(found, rank=None, least=0, uneven=PADDED)) if isinstance(found, Shard) else found
 
 
 _LINEAR = frozenset("neg negative mul div true_divide multiply divide float double half to type bfloat16 real".split())
@@ -210,10 +221,13 @@ def _is_linear(given: Arguments) -> bool:
 
 
 def _structure(operand: Layout, given: Arguments) -> Layout:
-    """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``."""
+    """``len(x)``, ``x.size()``, ``x.size(0)``, ``x.numel()``, ``np.shape(x)``."""
     last = method_name(given.node)
-    asked = integer(given.plain[0][0]) if given.plain else None
-    if last == "size" and isinstance(operand, Each):
+    dimension = given.dimension(0 if given.base is not None else 1, "dim") if last == "size" else None
+    asked = integer(dimension)
+    if last == "size" and dimension is None and given.base is None:
+        last = "numel"  # `np.size(x)`
+    if last in ("size", "shape") and isinstance(operand, Each):
         operand = inner(operand)  # no list has a size: the batch is one tensor
     if isinstance(operand, Unclear) and (last in ("numel", "nelement") or (last == "size" and not asked)):
         return operand
@@ -228,7 +242,7 @@ def _structure(operand: Layout, given: Arguments) -> Layout:
     if last in ("numel", "nelement"):
         return ShardSize()
     if last in ("size", "shape"):
-        return sized(operand, integer(given.plain[0][0])) if given.plain else Shape(operand)
+        return sized(operand, asked) if dimension is not None else Shape(operand)
     return REPLICATED
 
 

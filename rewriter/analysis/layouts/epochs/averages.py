@@ -125,7 +125,11 @@ class _Loop:
         if any(t in gathered for t in lists) and any(t not in gathered for t in lists):
             gathered = []  # lists that one pass fills go together, entry for entry
         plan.gather_for(gathered, self.gathers.gather)
-        if any(self.numbers.meets(value, plan) for t in others if t not in plan.gathered for value in t.value):
+        quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), totals)
+        by_number = [t for t in others if t not in plan.gathered]
+        halves = (other for t in by_number for other in quotients.beside(t))  # of the same rows, repeated ones too
+        met = any(self.numbers.meets(value, plan) for t in by_number for value in t.value)
+        if met or any(other in plan.gathered for other in halves):
             plan.gather_for([], self.gathers.gather)
         for total in (t for t in others if t not in plan.gathered):
             numbers = self.numbers.by_numbers(total, plan)
@@ -134,7 +138,6 @@ class _Loop:
             plan.reduced[total] = numbers or []
         meeting = [t for t in rated if any(self.numbers.reads_joined(value, plan) for value in t.value)]
         alone += plan.leave(meeting)
-        quotients = Quotients(self.reach, self.unit, self.reach.loaders(self.loop), totals)
         alone = self._halves(alone, plan, quotients)
         quotients.prefer(alone)
         yield from self._left([t for t in totals if t in alone], quotients)

@@ -43,7 +43,8 @@ class ModelClass(NamedTuple):
     mixes_rows: bool = False
     """In training, rows of a batch influence one another."""
     random: bool = False
-    gives: Literal["tensor", "output and state", "modules"] = "tensor"
+    gives: Literal["tensor", "output and state", "fields", "modules"] = "tensor"
+    """``fields``: an object with a tensor of rows in each field, but for the model's own loss."""
     rows: Literal["first", "all but the last", "any", "along", "sequence", "named", "unknown"] = "first"
     """The dimensions in which the rows of a batch can be, and stay; ``along``: all but the one that ``dim`` names;
     ``sequence``: the first or the second, as ``batch_first`` says; ``named``: a text names them, see `Axes`."""

@@ -133,6 +133,10 @@ ROWS: Table = {
     "numpy.hstack": ("concat", {"fixed": 1}),
     "numpy.column_stack": ("concat", {"fixed": 1}),
     "numpy.dstack": ("concat", {"fixed": 2}),
+    # shapes and kinds
+    "numpy.shape": ("structural", {"rows": True}),
+    "numpy.size": ("structural", {"rows": True}),
+    "numpy.ndim": ("structural", {}),
     # in another shape
     "numpy.reshape": ("reshape", {"how": "view", "dim": 1}),
     "numpy.ravel": ("reshape", {"how": "flatten"}),

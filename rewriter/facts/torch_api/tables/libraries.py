@@ -90,11 +90,14 @@ ROWS: Table = {
         {"generator": "numpy", "seed": "random_state", "shuffles": "asked"},
     ),
     # transformers
-    "transformers.*Model*.from_pretrained": ("module", {}),  # its downloads lock their files
-    "transformers.*Model*.from_config": ("module", {}),
+    "transformers.*Model*.from_pretrained": ("module", {"gives": "fields"}),  # its downloads lock their files
+    "transformers.*Model*.from_config": ("module", {"gives": "fields"}),
     "transformers.get_*schedule*": ("scheduler", {}),
     "transformers.DataCollatorWithPadding": ("collate", {"pads": "input_ids attention_mask token_type_ids"}),
     "transformers.default_data_collator": ("collate", {}),
+    "transformers.*Tokenizer*.from_pretrained.__call__": ("collate", {"pads": "input_ids attention_mask"}),
+    "transformers.*Tokenizer*.__call__": ("collate", {"pads": "input_ids attention_mask"}),
+    "transformers.*Tokenizer*.batch_encode_plus": ("collate", {"pads": "input_ids attention_mask"}),
     # weights
     "safetensors.torch.load_file": ("checkpoint", {}),
     # the console

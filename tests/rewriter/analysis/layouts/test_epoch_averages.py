@@ -56,6 +56,48 @@ def test_the_loss_of_each_step_that_is_kept_by_its_number_is_reduced(kept: str) 
     assert kept.format('accelerator.reduce(loss.detach(), reduction="mean")') in file.after.decode()
 
 
+ENCODED = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+from transformers import AutoModel, AutoTokenizer
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text, self.last = AutoModel.from_pretrained("bert-base-uncased"), nn.Linear(768, 2)
+
+    def forward(self, ids, mask):
+        return self.last(self.text(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0])
+
+tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
+loader = DataLoader([("a b", 0), ("c", 1)] * 20, batch_size=4, shuffle=True)
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters())
+hits = seen = 0
+for texts, labels in loader:
+    encoded = tokenizer(list(texts), return_tensors="pt", padding=True)
+    scores = model(encoded["input_ids"], encoded["attention_mask"])
+    loss = F.cross_entropy(scores, labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    hits += (scores.argmax(1) == labels).sum().item()
+    seen += len(labels)
+print(hits / seen)
+"""
+
+
+def test_both_halves_of_a_quotient_are_of_the_same_rows() -> None:
+    """The hits of the repeated rows that fill up the last shard were divided by the number of the others."""
+    (file,) = migrate([decode(ENCODED.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert 'hits += accelerator.reduce((scores.argmax(1) == labels).sum().detach(), reduction="sum")' in text
+    assert "seen += accelerator.reduce(torch.tensor(len(labels), device=accelerator.device)" in text
+    assert "gather_for_metrics" not in text and [one.id for one in file.diagnoses] == ["cpu-only", "filled-batch"]
+
+
 @pytest.mark.parametrize(
     "step", ["curve[i] = loss.item()", "curve[i, 0] = loss.detach()", "value = loss.item()\ncurve[i] = value"]
 )

@@ -208,6 +208,48 @@ def test_the_shape_of_a_shard() -> None:
     assert reason(found["some"]) == "a part of a shape"
 
 
+@pytest.mark.parametrize("size", ["x.size(dim=0)", "np.shape(x)[0]", "np.shape(x.numpy())[0]", "np.size(x.numpy(), 0)"])
+def test_the_shape_of_an_array(size: str) -> None:
+    top = "import numpy as np"
+    found = layouts(f"rows = {size}\nwidth = {size.replace('0', '1')}\nall = np.size(x.numpy())\nd = np.ndim(x)", top)
+    assert (found["rows"], found["width"], found["all"]) == (ShardSize(), REPLICATED, ShardSize())
+    assert found["d"] == REPLICATED
+
+
+MOVES = """
+def to_device(x):
+    if isinstance(x, (list, tuple)):
+        return [to_device(y) for y in x]
+    if isinstance(x, dict):
+        return {k: to_device(v) for k, v in x.items()}
+    return x.to(device)
+
+def to_numpy(x):
+    if isinstance(x, Wrapped):
+        return to_numpy(x.data)
+    return x.cpu().numpy()
+
+def grown(x, times):
+    return x if times == 0 else torch.cat([grown(x, times - 1), x])
+
+def endless(x):
+    return endless(x)
+"""
+
+
+def test_a_function_that_calls_itself() -> None:
+    """It gives what it gives where it does not call itself, if that stays so with what its calls of itself give."""
+    found = layouts("a = to_numpy(x)\npair = to_device([x, x])\nb = pair[0]\nc = endless(x)\nd = grown(x, n)", MOVES)
+    assert (found["a"], found["b"]) == (Shard(0, rank=3), Shard(0, rank=3))
+    assert reason(found["c"]) == "a function that calls itself"
+    assert found["d"] != Shard(0, rank=3)
+
+
+def test_what_a_function_that_calls_itself_holds_after_it() -> None:
+    top = "def turned(x, again):\n    y = x.t()\n    if again:\n        turned(y, False)\n    return y\n"
+    assert layouts("a = turned(x, True)", top)["a"] == Shard(1, rank=3)
+
+
 def test_how_long_things_are() -> None:
     found = layouts("n = len(x)\nfor row in x:\n    m = len(row)\n    k = row.dim()\nrows = list(x)")
     assert (found["n"], found["m"], found["k"]) == (ShardSize(), ShardRow(), REPLICATED)
