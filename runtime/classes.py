@@ -7,7 +7,6 @@ A small class before it changes what a few methods do.
 
 from __future__ import annotations
 
-import copyreg
 import types
 from typing import Any
 
@@ -30,6 +29,11 @@ class Front:
         return _as_original(super().__reduce_ex__(protocol), type(self), self._torchlift_class)
 
 
+# Pickle makes an empty object of a class only if the object says that it is of that class. So `__class__` gives the
+# script's, and a file has what it would have without us: `torch.load` refuses any other way to make an object.
+_CLASS = property(lambda self: self._torchlift_class, object.__dict__["__class__"].__set__)
+
+
 def in_front(front: type[Front], cls: type, *behind: type, **attributes: Any) -> type:
     """
     A class that is `front` first and `cls` after it, and looks like `cls`. `behind` come after `cls`.
@@ -42,6 +46,7 @@ def in_front(front: type[Front], cls: type, *behind: type, **attributes: Any) ->
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         "_torchlift_class": cls,
+        "__class__": _CLASS,
         **attributes,
     }
     bases = behind if any(issubclass(base, cls) for base in behind) else (cls, *behind)
@@ -54,9 +59,4 @@ def _as_original(reduced: Any, extended: type, original: type) -> Any:
         return reduced
     function, arguments, *rest = reduced
     arguments = tuple(original if argument is extended else argument for argument in arguments)
-    if function is extended:
-        function = original
-    elif function is copyreg.__newobj__ and len(arguments) == 1:  # type: ignore[attr-defined]
-        # pickle refuses __newobj__ for a class that is not the object's own; this makes the same empty object
-        function, arguments = copyreg._reconstructor, (original, object, None)  # type: ignore[attr-defined]
-    return (function, arguments, *rest)
+    return (original if function is extended else function, arguments, *rest)

@@ -45,7 +45,7 @@ def place(
     placer = _Placer(state, reach, training, reach.unit(code))
     calls: list[tuple[Prepare, list[Origin]]] = []
     unplaced: list[Held] = []
-    branches = _branches(placer.unit, code, things)
+    branches = _branches(reach, placer.unit, code, things)
     rest = [h for h in things if all(h not in held for held in branches.values())]
     for block, held in (*branches.items(), (body, rest)):
         remaining = held
@@ -59,19 +59,20 @@ def place(
     return calls, unplaced
 
 
-def _branches(unit: Unit, code: Code, things: list[Held]) -> dict[cst.CSTNode, list[Held]]:
+def _branches(reach: Reach, unit: Unit, code: Code, things: list[Held]) -> dict[cst.CSTNode, list[Held]]:
     """Things whose names are bound in one branch alone, by its block: they are prepared there, and only there."""
     found: dict[cst.CSTNode, list[Held]] = {}
     scope = unit.names.scopes[code]
     for held in things:
         binding = scope.bindings.get(held.name)
         if binding is not None and all(isinstance(d, cst.Name) for d in binding.definitions):
-            nodes: list[cst.CSTNode] = [*binding.definitions, *_own_reads(unit, code, binding)]
+            reads = _own_reads(reach, unit, code, binding)
+            nodes = binding.definitions
         else:
-            nodes = _spelled(unit, code, held.name) if "." in held.name else []
+            reads, nodes = [], _spelled(unit, code, held.name) if "." in held.name else []
             if not held.definitions or not set(nodes).issuperset(held.definitions):
                 continue  # another object has set it
-        choices = [_choices(unit, node) for node in nodes]
+        choices = [*(_choices(unit, node) for node in nodes), *reads]
         # of the entry guard, of a mode that all of it belongs to
         shared = frozenset.intersection(*choices) if binding is not None else frozenset()
         if all(choice > shared for choice in choices):
@@ -87,9 +88,22 @@ def _spelled(unit: Unit, code: Code, name: str) -> list[cst.CSTNode]:
     return [node for node in attributes if dotted(node) == name]
 
 
-def _own_reads(unit: Unit, code: Code, binding: Binding) -> list[cst.Name]:
-    """The reads of a variable by the code itself: one that nothing guards shows that it is always bound."""
-    return [read for read in binding.reads if unit.names.function(read) is code]
+def _own_reads(reach: Reach, unit: Unit, code: Code, binding: Binding) -> list[frozenset[cst.CSTNode]]:
+    """The branches around each place where the code itself reads a variable, or else calls functions that do, those
+    that these ask in themselves among them: a place that nothing guards shows that the variable is always bound."""
+    own = [_choices(unit, read) for read in binding.reads if unit.names.function(read) is code]
+    if own:
+        return own
+    asked: dict[cst.CSTNode, frozenset[cst.CSTNode]] = {}
+    for read in binding.reads:  # what all reads of a function have around them
+        function, choices = unit.names.function(read), _choices(unit, read)
+        asked[function] = asked.get(function, choices) & choices
+    calls = (node for node in reach.own(code) if isinstance(node, cst.Call))
+    return [
+        _choices(unit, call) | frozenset.intersection(*(asked[reader] for reader in readers))
+        for call in calls
+        if (readers := {f for called in reach.called(call) for f in reach.below(called) if f in asked})
+    ]
 
 
 def _choices(unit: Unit, node: cst.CSTNode) -> frozenset[cst.CSTNode]:

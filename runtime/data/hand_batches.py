@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ class HandBatches:
         progress: what `backward` asks for the weight of a loss.
     """
 
+    ever_cut: ClassVar[bool] = False
+    """This process was given rows of some batch: asked by ``--verify``."""
+
     def __init__(self, world: World, progress: Progress) -> None:
         self._world = world
         self._progress = progress
@@ -38,6 +41,7 @@ class HandBatches:
         tagged = next(Dispatched.of_parts(steps, self._world))
         (tree, kinds), shares = tagged.batch, tagged.shares
         # rank 0 keeps views of the script's batch: what is written into a shard must not reach the batch
+        HandBatches.ever_cut = True
         mine = _restored(map_tree(_copied, tree) if self._world.rank == 0 else tree, kinds, dim)
         self._handed_out(mine, shares)
         return mine

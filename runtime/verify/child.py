@@ -92,8 +92,15 @@ def run(task: Task) -> int:
         lr=[training.rates_of(one) for one in steps.optimizers],
         loaders=len(loaders.datasets),
         draws=recorder.draws,
+        cut=_cuts_batches(),
     )
     return status
+
+
+def _cuts_batches() -> bool:
+    """Whether the runtime has cut a batch that the script made by hand."""
+    found = sys.modules.get("torchlift.runtime.data.hand_batches")
+    return found is not None and bool(found.HandBatches.ever_cut)
 
 
 def _take_place(task: Task) -> None:

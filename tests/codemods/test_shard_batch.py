@@ -198,6 +198,100 @@ model = Model()
 """
 
 
+OF_SEVERAL_KINDS = """\
+import argparse
+options = argparse.ArgumentParser()
+options.add_argument("--kind", default="LSTM")
+options.add_argument("--adam", action="store_true")
+options = options.parse_args()
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.embed, self.out = nn.Embedding(50, 8), nn.Linear(8, 50)
+        if kind in ["LSTM", "GRU"]:
+            self.rnn = getattr(nn, kind)(8, 8)
+        else:
+            self.rnn = nn.RNN(8, 8, nonlinearity="tanh")
+
+    def forward(self, words, state):
+        found, state = self.rnn(self.embed(words), state)
+        return self.out(found).view(-1, 50), state
+
+    def start(self, rows):
+        weight = next(self.parameters())
+        if self.kind == "LSTM":
+            return weight.new_zeros(1, rows, 8), weight.new_zeros(1, rows, 8)
+        return weight.new_zeros(1, rows, 8)
+
+class Attentive(nn.Transformer):
+    def __init__(self):
+        super().__init__(d_model=8, nhead=2, num_encoder_layers=1)
+        self.embed, self.out = nn.Embedding(50, 8), nn.Linear(8, 50)
+
+    def forward(self, words):
+        return F.log_softmax(self.out(self.encoder(self.embed(words))), dim=-1)
+
+if options.kind == "Transformer":
+    model = Attentive()
+else:
+    model = Recurrent(options.kind)
+"""
+ONE_EPOCH = """\
+if options.adam:
+    optimizer = torch.optim.Adam(model.parameters())
+
+def cut_off(state):
+    if isinstance(state, torch.Tensor):
+        return state.detach()
+    return tuple(cut_off(one) for one in state)
+
+def epoch():
+    if options.kind != "Transformer":
+        state = model.start(batch_size)
+    for i in range(0, text.size(0) - 6, 5):
+        words, following = window(text, i)
+        model.zero_grad()
+        if options.kind == "Transformer":
+            scores = model(words)
+            scores = scores.view(-1, 50)
+        else:
+            state = cut_off(state)
+            scores, state = model(words, state)
+        loss = F.cross_entropy(scores, following)
+        loss.backward()
+        if options.adam:
+            optimizer.step()
+        else:
+            for p in model.parameters():
+                p.data.add_(p.grad, alpha=-0.1)
+
+for _ in range(3):
+    epoch()
+"""
+COLUMNS = """\
+batch_size = 20
+def columns(data, n):
+    return data[: len(data) // n * n].view(n, -1).t().contiguous()
+
+text = columns(torch.randint(50, (1000,)), batch_size)
+def window(source, i):
+    return source[i : i + 5], source[i + 1 : i + 6].view(-1)
+
+"""
+
+
+def test_a_language_model_of_several_kinds_with_an_optimizer_that_an_option_asks_for(migrated: Migrated) -> None:
+    head = SCRIPT.partition("device = ")[0]
+    new = migrated(head + COLUMNS + OF_SEVERAL_KINDS + ONE_EPOCH)
+    assert "    text_shard = accelerator.shard_batch(text, dim=1)\n    if options.kind" in new
+    assert "        state = model.start(text_shard.size(1))\n" in new
+    assert "        words, following = window(text_shard, i)\n" in new
+    prepared = "    optimizer = torch.optim.Adam(model.parameters())\n    optimizer = accelerator.prepare(optimizer)\n"
+    assert prepared + "model = accelerator.prepare(model)\n" in new
+
+
 def test_columns_of_a_text_and_a_state_that_has_as_many_rows(migrated: Migrated) -> None:
     top = (
         "batch_size = 20\ndef columns(data, n):\n    return data[: len(data) // n * n].view(n, -1).t().contiguous()\n\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 
 import libcst as cst
 
@@ -287,8 +288,10 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
     elif name == "getattr" and len(call.args) > 1:
         named = call.node.args[1].value
         word = str(named.evaluated_value) if isinstance(named, cst.SimpleString) else None
+        words = [word] if word is not None else registries.allowed(call.unit, call.node, named) or [None]
         if word is not None or not registries.inside(call):
-            state.solver.watch(call.first(), lambda t: _searched(call, t, word))
+            for one in words:
+                state.solver.watch(call.first(), partial(_searched, call, name=one))
     elif name == "vars" and call.args:
         state.solver.watch(call.first(), lambda t: _table(call, t))
     elif name in ("globals", "locals", "vars") and not call.args:
@@ -337,7 +340,7 @@ def _members(call: EvaluatedCall, thing: Thing) -> None:
         registries.listed(call, thing.qualified, "items")
 
 
-def _searched(call: EvaluatedCall, thing: Thing, name: str | None) -> None:
+def _searched(call: EvaluatedCall, thing: Thing, *, name: str | None) -> None:
     """``getattr(torch.optim, args.name)``."""
     if isinstance(thing, External):
         registries.looked_up(call.state, call.unit, thing.qualified, name, call.result)

@@ -103,6 +103,25 @@ def _search(node: cst.BaseExpression) -> str | None:
     return first.value if isinstance(first, cst.Name) else None
 
 
+def allowed(unit: Unit, node: cst.Call, name: cst.BaseExpression) -> list[str | None]:
+    """The words that a name can be where a condition around a search lists them: ``if kind in ["LSTM", "GRU"]``."""
+    asked = unit.names.one_line(name)
+    for around, below in unit.names.outwards(node):
+        test = around.test if isinstance(around, cst.If) and below is around.body else None
+        if not isinstance(test, cst.Comparison) or unit.names.one_line(test.left) != asked:
+            continue
+        operator, listed = test.comparisons[0].operator, test.comparisons[0].comparator
+        if isinstance(operator, cst.Equal):
+            entries = [listed]
+        elif isinstance(operator, cst.In) and isinstance(listed, (cst.List, cst.Tuple, cst.Set)):
+            entries = [entry.value for entry in listed.elements]
+        else:
+            continue
+        if all(isinstance(entry, cst.SimpleString) for entry in entries):
+            return [str(entry.evaluated_value) for entry in entries if isinstance(entry, cst.SimpleString)]
+    return []
+
+
 def inside(call: EvaluatedCall) -> bool:
     """Whether a ``getattr`` is the search of such a function: what it finds is known at the function's calls."""
     node = call.unit.names.function(call.node)

@@ -408,8 +408,9 @@ class State:
         source: Origin | None = None,
         klass: Klass | None = None,
     ) -> Origin:
-        """The origin of a role at a place, and of one class of the program: the same one each time it is asked for."""
-        key = ("origin", role, node, source, klass)
+        """The origin of a role at a place, and of one class of the program: the same one each time it is asked for.
+        Where one call makes layers of several classes of torch's, each is another one."""
+        key = ("origin", role, node, source, klass, qualified if role is Role.MODEL else "")
         thing = self._memo.setdefault(key, Origin(role, node, because, qualified, source))
         assert isinstance(thing, Origin)
         return thing

@@ -271,13 +271,18 @@ def is_tensor_type(name: str) -> bool:
     return transfer(name, tensors.Convert) is not None and name.rpartition(".")[2][:1].isupper()
 
 
+def creates(name: str) -> bool:
+    """Whether a call makes a tensor of values that are known."""
+    return transfer(name, tensors.Create) is not None
+
+
 def _takes_shape(name: str) -> bool:
     shape = transfer(name, tensors.Reshape)
     if shape is not None:
         return shape.how in ("view", "expand", "repeat", "interleave")
     if transfer(name, tensors.Convert) is not None:
         return is_tensor_type(name)
-    return transfer(name, tensors.Create) is not None or draws(name) is not None
+    return creates(name) or draws(name) is not None
 
 
 # ---------------------------------------------------------------- what all processes do together

@@ -440,6 +440,16 @@ def test_what_cannot_be_compared_is_said(held: dict[str, int], more: dict[str, A
     assert why in found["weights"].detail
 
 
+def test_batches_made_by_hand_are_compared_where_the_runtime_cuts_them() -> None:
+    other = [loss(9.0, None), step(9.0)]
+    two = about(run([loss(2.0, None), step(1.0)]), run(other, other))
+    found = {p.id: p for p in compare(two)}
+    assert found["weights"].outcome is Outcome.UNTESTABLE and "made by hand" in found["weights"].detail
+    for rank in two.migrated.ranks:
+        rank.events[-1]["cut"] = True
+    assert {p.id: p for p in compare(two)}["weights"].outcome is Outcome.BROKEN
+
+
 def test_random_numbers_for_each_row() -> None:
     other = [batch("a"), loss(9.0), step(9.0)]
     two = about(run(TRAINED, draws=8), run(other, other, draws=4))

@@ -162,8 +162,8 @@ class _Planner:
     def _before_loop(self, cuts: list[Cut], counts: list[tuple[cst.CSTNode, cst.CSTNode]]) -> HandBatch:
         """One statement for all that is cut as a whole: before the loop, and before what has to know how many rows."""
         names = self.unit.names
-        early = [names.statement(size) for size, _ in counts if names.function(size) is self.code]
-        beside = [one for one in early if names.block(one) is names.block(self.loop)]
+        early = [size for size, _ in counts if names.function(size) is self.code]
+        beside = [one for size in early if (one := self.trial.beside(size)) is not None]
         place = min([self.loop, *beside], key=names.order)
         bindings = list(dict.fromkeys(b for cut in cuts if (b := self.unit.names.binding(_name(cut.node))) is not None))
         reads = {cut.node for cut in cuts}

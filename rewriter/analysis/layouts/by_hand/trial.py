@@ -96,7 +96,13 @@ class Trial:
         names = self.unit.names
         if size not in names.parents or names.function(size) is not self.code:
             return False
-        return size in self.inside or names.block(names.statement(size)) is names.block(self.loop)
+        return size in self.inside or self.beside(size) is not None
+
+    def beside(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The statement around a node in the block that the loop is in; None where it is in another block."""
+        names = self.unit.names
+        block = names.block(self.loop)
+        return next((around for around in names.ancestors(node) if names.parents.get(around) is block), None)
 
     def _unread(self, held: Interpreter) -> tuple[Obstacle, None] | None:
         """What cannot be made whole again after the training, and is read there."""

@@ -56,11 +56,13 @@ from .layout import (
     settled,
     varies,
 )
+from .narrowing import only_tensor
 from .operations import Arguments, applied, collected, elements, losses, made
 from .recursion import Handed
 
 _NONE: Given = MappingProxyType({})
 _DEEPEST = 16
+_CONTAINERS = (list, tuple, dict)
 _MOST_OF_A_MODEL = 10_000
 """Expressions: of one forward pass."""
 _BUILTINS = frozenset(
@@ -176,6 +178,9 @@ class Calls(Expressions):
         return join_all(self._call(f.node, record, Arguments(record.node)) for f in functions)
 
     def _external(self, node: cst.Call, record: CallRecord, name: str, base: Layout | None, given: Arguments) -> Layout:
+        method = f"torch.Tensor.{name}"
+        if base is not None and row(method) is not None and not any(hasattr(kind, name) for kind in _CONTAINERS):
+            base = only_tensor(base)
         tensor = base is not None and varies(base)
         if tensor:
             given.base = base
@@ -186,9 +191,9 @@ class Calls(Expressions):
             return clash
         if name == "scale" and len(given.plain) == 1 and origins(record.receiver, Role.SCALER):
             return given.plain[0][1]  # times a number that is the same for all rows
-        names = (
-            [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), *made_names(record), f"builtins.{name}"]
-        )
+        names = [method] if tensor else [*outside_names(record), *made_names(record), f"builtins.{name}"]
+        if base is not None and questions.creates(method):
+            names.append(method)  # `weight.new_zeros(1, rows, 8)`, whatever `weight` is
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
             return self._builtin(name, given)
         for full in names:
@@ -205,7 +210,7 @@ class Calls(Expressions):
         held = [inner(layout) for layout in given.layouts()]
         self._note_shown(node, held)
         if not any(varies(layout) for layout in held):
-            known = any(row(full) is not None for full in (*names, f"torch.Tensor.{name}"))
+            known = any(row(full) is not None for full in (*names, method))
             return REPLICATED if known else self._foreign(REPLICATED)
         unknown = next((one for one in held if isinstance(one, Unclear)), None)
         if unknown is not None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import libcst as cst
 
-from ...syntax.nodes import dotted
+from ...syntax.nodes import dotted, is_none
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from .layout import (
     CHOSEN,
     NEUTRAL,
     REPLICATED,
+    Absent,
     Each,
     Foreign,
     Layout,
@@ -50,6 +52,7 @@ from .layout import (
     varies,
 )
 from .memory import Memory, key_of
+from .narrowing import AskedType, asked_type
 from .operations import collected, elements, sized
 from .shapes import indexed, integer, product, transposed
 
@@ -135,10 +138,55 @@ class Expressions(Memory):
         return masking(pointwise(held, node))
 
     def _of_ifexp(self, node: cst.IfExp) -> Layout:
-        holds = self.constants.holds(self._unit, node.test, self._frame)
-        if holds is not None:
-            return self._eval(node.body if holds else node.orelse)
-        return join(self._eval(node.body), self._eval(node.orelse))
+        passes = self._passes(node.test)
+        if passes is not None:
+            return self._eval(node.body if passes else node.orelse)
+        with self._knowing(node.test, met=True):
+            met = self._eval(node.body)
+        with self._knowing(node.test, met=False):
+            return join(met, self._eval(node.orelse))
+
+    def _passes(self, test: cst.BaseExpression) -> bool | None:
+        """Whether a condition is met in this call; None where that is not known."""
+        asked, layout = self._asked_type(test)
+        if asked is not None and layout is not None:
+            for met in (True, False):
+                if asked.left(layout, met=met) is None:
+                    return not met
+        given = self._is_given(test)
+        return self.constants.holds(self._unit, test, self._frame) if given is None else given
+
+    def _asked_type(self, test: cst.BaseExpression) -> tuple[AskedType | None, Layout | None]:
+        asked = asked_type(self.state, test)
+        binding = self._unit.names.binding(asked.name) if asked is not None else None
+        return asked, self.values.get(binding) if binding is not None else None
+
+    @contextmanager
+    def _knowing(self, test: cst.BaseExpression, *, met: bool, lasts: bool = False) -> Iterator[None]:
+        """Go on where a condition is met, or where it is not; ``lasts``: what is known then stays so."""
+        asked, layout = self._asked_type(test)
+        binding = self._unit.names.binding(asked.name) if asked is not None else None
+        left = asked.left(layout, met=met) if asked is not None and layout is not None else None
+        if binding is None or left is None or left == layout:
+            yield
+            return
+        self._set(binding, left)
+        yield
+        if self.values.get(binding) is left and not lasts:
+            self._set(binding, layout)
+
+    def _is_given(self, test: cst.BaseExpression) -> bool | None:
+        """Whether ``if y is not None`` of a parameter passes in this call; None where that is not known."""
+        compared = test.comparisons[0] if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 else None
+        if not isinstance(test, cst.Comparison) or compared is None or not is_none(compared.comparator):
+            return None
+        binding = self._unit.names.binding(test.left) if isinstance(test.left, cst.Name) and self._inside else None
+        given = self.values.get(binding) if binding is not None else None
+        if binding is None or not all(isinstance(d, cst.Param) for d in binding.definitions):
+            return None
+        if not isinstance(given, (Absent, Shard)) or not isinstance(compared.operator, (cst.Is, cst.IsNot)):
+            return None
+        return isinstance(given, Absent) is isinstance(compared.operator, cst.Is)
 
     def _of_namedexpr(self, node: cst.NamedExpr) -> Layout:
         layout = self._eval(node.value)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import libcst as cst
 
 from ...dataflow.values import Instance, Unit
-from ...syntax.nodes import is_none, positional
+from ...syntax.nodes import positional
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from .calls import Calls, is_method
@@ -21,11 +21,9 @@ from .expressions import MOST
 from .layout import (
     NEUTRAL,
     REPLICATED,
-    Absent,
     Layout,
     Partial,
     Replicated,
-    Shard,
     ShardRow,
     Unclear,
     across_rows,
@@ -156,8 +154,6 @@ class Interpreter(Calls):
     def _branches(self, node: cst.If) -> bool:
         chooses = varies(self._eval(node.test))
         passes = self._passes(node.test)
-        if passes is None:
-            passes = self.constants.holds(self._unit, node.test, self._frame)
         if passes is not None:
             taken = node if passes else node.orelse
             return self._branches(taken) if isinstance(taken, cst.If) and taken is not node else self._taken(taken)
@@ -168,14 +164,14 @@ class Interpreter(Calls):
 
     def _both(self, node: cst.If) -> tuple[bool, bool]:
         """Go through both branches; which of them are left at their end."""
-        with self._branching() as before:
+        with self._branching() as before, self._knowing(node.test, met=True):
             left = self._block(node.body)
         after = {binding: self.values.get(binding) for binding in before}
         for binding, layout in before.items():
             self._set(binding, layout)
         other = node.orelse
         gone = False
-        with self._branching() as beside:
+        with self._branching() as beside, self._knowing(node.test, met=False, lasts=left and other is None):
             if isinstance(other, cst.If):
                 gone = self._branches(other)
             elif other is not None:
@@ -190,19 +186,6 @@ class Interpreter(Calls):
 
     def _taken(self, way: cst.If | cst.Else | None) -> bool:
         return self._block(way.body) if way is not None else False
-
-    def _passes(self, test: cst.BaseExpression) -> bool | None:
-        """Whether ``if y is not None`` of a parameter passes in this call; None where that is not known."""
-        compared = test.comparisons[0] if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 else None
-        if not isinstance(test, cst.Comparison) or compared is None or not is_none(compared.comparator):
-            return None
-        binding = self._unit.names.binding(test.left) if isinstance(test.left, cst.Name) and self._inside else None
-        given = self.values.get(binding) if binding is not None else None
-        if binding is None or not all(isinstance(d, cst.Param) for d in binding.definitions):
-            return None
-        if not isinstance(given, (Absent, Shard)) or not isinstance(compared.operator, (cst.Is, cst.IsNot)):
-            return None
-        return isinstance(given, Absent) is isinstance(compared.operator, cst.Is)
 
     def _loop(self, node: cst.For | cst.While) -> None:
         for _ in range(2):

@@ -26,7 +26,8 @@ from .layout import (
     ShardRow,
     Unclear,
     Whole,
-    inner,
+    held,
+    join_all,
     pointwise,
     settled,
 )
@@ -50,7 +51,7 @@ def through_module(
         given: the arguments of the call that runs it.
     """
     operand = settled(given.operand(), given.node)
-    everything = [settled(inner(layout), given.node) for layout in given.layouts()]
+    everything = [settled(join_all(held(layout)), given.node) for layout in given.layouts()]
     bad = next((one for one in everything if isinstance(one, Unclear)), None)
     if bad is not None:
         return bad
@@ -174,7 +175,7 @@ def _sequence(
     if whole is not None:
         return Unclear("a state that is made for the whole batch meets this process's rows", given.node, whole)
     if last in _RECURRENT:
-        states = [inner(layout) for _, layout in given.plain[1:]] + [inner(pair[1]) for pair in given.named.values()]
+        states = [join_all(held(layout)) for layout in given.layouts()[1:]]
         for state in states:
             if isinstance(state, Made) and len(state.sizes) == 3 and state.node is not None:
                 whole = Whole(state.node, state.sizes[1])

@@ -34,6 +34,7 @@ from .layout import (
     mapped,
     varies,
 )
+from .narrowing import unpacked
 from .operations import elements, sized
 from .recursion import Recursion
 from .shapes import indexed
@@ -197,6 +198,7 @@ class Memory(ABC):
                 if not isinstance(layout, Shape)
                 else Unclear("a part of a shape", element)
             )
+        layout = unpacked(layout, count)
         if isinstance(layout, Several):
             return layout.items[place] if len(layout.items) == count else join_all(layout.items)
         if isinstance(layout, Shape):

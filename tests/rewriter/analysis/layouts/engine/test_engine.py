@@ -82,6 +82,39 @@ def test_a_linear_layer_leaves_all_dimensions_but_the_last(rows: Shard, after: S
     assert found == after if after is not None else reason(found) == ALONG_THE_LAST
 
 
+ASKED = """\
+def inside(x):
+    if isinstance(x, torch.Tensor):
+        return x.detach()
+    return tuple(inside(y) for y in x)
+def listed(x):
+    return [one.mean() for one in x] if isinstance(x, (list, tuple)) else x.mean()
+def plain(x):
+    if not torch.is_tensor(x):
+        x = x[0]
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "after"),
+    [
+        ("y = inside(x)", Shard(0, rank=3)),
+        ("y = inside((x, x))[1]", Shard(0, rank=3)),
+        ("y = inside(x if asked() else (x, x))\ny = y.mean() if isinstance(y, torch.Tensor) else y[1].mean()",
+         Partial("mean")),
+        ("y = listed(x)", Partial("mean")),
+        ("y = listed([x])[0]", Partial("mean")),
+        ("y = plain((x, 1))", Shard(0, rank=3)),
+        ("y = (x, x.t()) if asked() else x\nz, y = y\ny = z", Shard(0, rank=3)),
+        ("y = (x, x) if asked() else x\ny = y.view(-1, 3)", None),
+    ],
+)  # fmt: skip
+def test_a_branch_that_asks_for_the_type_of_a_value(step: str, after: Layout | None) -> None:
+    found = layouts(step, ASKED)["y"]
+    assert found == after if after is not None else isinstance(found, Shard)
+
+
 PART_OF_A_BASE = """\
 class Net(nn.Transformer):
     def __init__(self, first):
