@@ -295,7 +295,8 @@ class Collected:
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
-            self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
+            if not self.program.abilities.fills_turns:
+                self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 
     def _is_own_code(self, record: CallRecord) -> bool:
         """Whether a call only has the name of a backward pass, and runs the program's own code: an inverse, say."""
