@@ -280,7 +280,7 @@ class PreparedLoader(Front):
         """What rank 0 reads (None elsewhere), sent to all."""
         options: LoaderOptions = self.__dict__[KEY].options
         threaded = self.num_workers > 0  # type: ignore[attr-defined]
-        return Dispatched(read, options.world, options.split, threaded)  # type: ignore[attr-defined]
+        return Dispatched(read, options.world, options.split, threaded)
 
     def _torchlift_reset(self, batches: Any, first_iter: bool) -> Any:
         """Workers that persist begin another pass. Returns what to read it from."""

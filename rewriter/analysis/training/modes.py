@@ -43,7 +43,7 @@ def is_only_evaluated(reach: Reach, training: Training, layer: Origin) -> bool:
     evals = [r for r in switched if method_name(r.node) == "eval"]
     if not evals:
         return False
-    chain = _owners(state, layer)
+    chain = owners(state, layer)
     if any(r not in evals and not chain.keys().isdisjoint(_models(r)) for r in switched):
         return False
     whole = [one for one, owners in chain.items() if not owners]
@@ -59,7 +59,7 @@ def _switched(reach: Reach) -> list[CallRecord]:
     return [r for r in records if _models(r) and reach.function_of(r.node) in reach.reachable]
 
 
-def _owners(state: State, layer: Origin) -> dict[Origin, list[Origin]]:
+def owners(state: State, layer: Origin) -> dict[Origin, list[Origin]]:
     """A layer and all modules that it is a part of, each with those that have it directly."""
     found: dict[Origin, list[Origin]] = {}
     pending = [layer]
