@@ -41,6 +41,7 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
 from ..analysis.layouts.decisions import decisions, joint_of
 from ..analysis.layouts.divergence import Equality
+from ..analysis.layouts.joined_metrics import joined_metrics
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
@@ -295,6 +296,7 @@ class Collected:
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
+            self.findings.extend(joined_metrics(state, self.unit, reach, equality.shared, self.gathers))
             if not self.program.abilities.fills_turns:
                 self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 
