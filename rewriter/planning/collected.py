@@ -41,6 +41,7 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
 from ..analysis.layouts.decisions import decisions, joint_of
 from ..analysis.layouts.divergence import Equality
+from ..analysis.layouts.handed_loaders import handed_loaders
 from ..analysis.layouts.joined_metrics import joined_metrics
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
@@ -275,6 +276,7 @@ class Collected:
         self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
+        self.findings.extend(handed_loaders(state, self.unit, reach, equality.shared, self.before_prepare))
         path = self.program.gradient_path
         self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared, self.gathers))
         if self.program.config.tells:
