@@ -26,6 +26,9 @@ class Abilities(NamedTuple):
     """``reduce`` takes tensors on any device, the CPU too."""
     shards_batches: bool
     """It has ``shard_batch``, which cuts a batch that the script makes without a loader."""
+    fills_turns: bool
+    """Where the batches do not come out even, the last turn is filled up, also for a loader with ``drop_last=True``;
+    otherwise such a loader leaves it out."""
 
 
 TORCHLIFT = Abilities(
@@ -38,6 +41,7 @@ TORCHLIFT = Abilities(
     inert=True,
     reduces_anywhere=True,
     shards_batches=True,
+    fills_turns=True,
 )
 ACCELERATE = Abilities(
     "accelerate",
@@ -49,4 +53,5 @@ ACCELERATE = Abilities(
     inert=False,
     reduces_anywhere=False,
     shards_batches=False,
+    fills_turns=False,
 )

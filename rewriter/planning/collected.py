@@ -41,6 +41,8 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
 from ..analysis.layouts.decisions import decisions, joint_of
 from ..analysis.layouts.divergence import Equality
+from ..analysis.layouts.handed_loaders import handed_loaders
+from ..analysis.layouts.joined_metrics import joined_metrics
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
@@ -274,6 +276,7 @@ class Collected:
         self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
+        self.findings.extend(handed_loaders(state, self.unit, reach, equality.shared, self.before_prepare))
         path = self.program.gradient_path
         self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared, self.gathers))
         if self.program.config.tells:
@@ -295,7 +298,9 @@ class Collected:
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
-            self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
+            self.findings.extend(joined_metrics(state, self.unit, reach, equality.shared, self.gathers))
+            if not self.program.abilities.fills_turns:
+                self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 
     def _is_own_code(self, record: CallRecord) -> bool:
         """Whether a call only has the name of a backward pass, and runs the program's own code: an inverse, say."""

@@ -48,7 +48,7 @@ def device_reads(
         held = origins(state.binding(binding), Role.DEVICE)
         word = bool(held) and all(origin.qualified == "str" for origin in held)
         for read in binding.reads:
-            if read in unit.names.parents and read not in gone and not before_set(unit, binding, read):
+            if read in unit.names.parents and read not in gone and not before_set(state, unit, binding, read):
                 yield DeviceRead(read, _as_word(reach, unit, read, word))
 
 

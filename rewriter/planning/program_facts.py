@@ -17,6 +17,7 @@ from ..analysis.diagnostics.nature import by_nature
 from ..analysis.effects.unused_code import may_run
 from ..analysis.layouts import metrics
 from ..analysis.syntax.names import Names
+from ..analysis.training.modes import is_never_noisy
 from ..config import Config
 from ..facts.module import ModuleFacts
 from ..facts.module_paths import ModulePaths
@@ -70,8 +71,9 @@ def understand(
         names = taken(state, unit)
         entry = unit is units[0] and not names
         idle = tuple(program.reach.idle(unit))
-        reach, named = program.reach, (call for call in unit.names.calls if by_nature(call) is not None)
-        unbuilt = frozenset(c for c in named if not may_run(unit, reach, c) or makes_alike(state, reach, c))
+        reach, named = program.reach, [call for call in unit.names.calls if by_nature(call) is not None]
+        alike = {c for c in named if makes_alike(state, reach, c) or is_never_noisy(state, c)}
+        unbuilt = frozenset(c for c in named if c in alike or not may_run(unit, reach, c))
         whole = frozenset(program.whole_loaders(unit))
         known.append(Understood(facts, unit.names, entry, names, idle, whole, state, unbuilt))
     return known

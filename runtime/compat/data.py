@@ -75,14 +75,17 @@ class BatchSamplerShard(BatchSampler):
 
     @property
     def _rules(self) -> RoundRules:
-        even = self.even_batches and self.batch_size is not None
+        even = self.even_batches and self.batch_size is not None and not self.drop_last
         return RoundRules(size=self.num_processes, batch_size=self.batch_size, drop_last=self.drop_last, even=even)
 
     def __len__(self) -> int:
         if self.split_batches:
             return len(self.batch_sampler)
-        even = RoundRules(size=self.num_processes, batch_size=None, drop_last=self.drop_last, even=self.even_batches)
-        return count_rounds(len(self.batch_sampler), even, self.process_index)
+        even = (
+            self.even_batches and not self.drop_last
+        )  # as in Accelerate: what `drop_last` means for a prepared loader is more
+        rules = RoundRules(size=self.num_processes, batch_size=None, drop_last=self.drop_last, even=even)
+        return count_rounds(len(self.batch_sampler), rules, self.process_index)
 
     def __iter__(self) -> Iterator[list[int]]:
         if self.split_batches:

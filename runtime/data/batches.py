@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -29,20 +28,6 @@ _UNSEEN = object()
 """Nobody has looked whether there is another batch."""
 
 
-def _warn_of_nothing(loader: Any, share: Any) -> None:
-    """Say on rank 0 why no process gets a batch of a loader that has some."""
-    world, batches = share.options.world, loader.batch_sampler
-    goes_on = share.skip or share.left_out
-    count = 0 if batches is None or goes_on else len(batches)
-    if count and loader.drop_last and not world.alone and world.rank == 0:
-        warnings.warn(
-            f"a loader over {len(loader.dataset)} rows has {count} {'batch' if count == 1 else 'batches'} of "
-            f"{loader.batch_size} for {world.size} processes, and drop_last=True leaves out what does not reach all of "
-            "them: this pass is empty. Use a smaller batch size, fewer processes, or drop_last=False.",
-            stacklevel=8,
-        )
-
-
 class Batches:
     """The iterator of one pass: tells the accelerator's progress about every batch it hands out."""
 
@@ -59,8 +44,6 @@ class Batches:
         self._pass = Pass(certain_length(loader, share), weakref.ref(self))
         self._pass.loader = weakref.ref(loader)
         self._pass.plan = plan_of(loader, share)
-        if self._pass.length == 0:
-            _warn_of_nothing(loader, share)
         self._progress.began(self._pass)
         self._clock = share.epochs.clock
         self._waited: float | None = None

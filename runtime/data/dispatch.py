@@ -56,11 +56,10 @@ class Dispatched:
         batches: the script's batches, on rank 0; None elsewhere.
         world: the processes.
         split: every batch is shared; else a round of N batches is, one for each process.
-        drop_last: leave out an incomplete round.
         threaded: read ahead in a thread (the batches come from workers; nothing is drawn in this process).
     """
 
-    def __init__(self, batches: Any, world: World, split: bool, drop_last: bool, threaded: bool) -> None:
+    def __init__(self, batches: Any, world: World, split: bool, threaded: bool) -> None:
         self.read = batches
         """The script's batches."""
         self.last = False
@@ -73,7 +72,7 @@ class Dispatched:
         """This process keeps its rows as they were read."""
         self._parcels: Iterator[_Parcel] | None = None
         if batches is not None:
-            steps = _split(batches, world.size) if split else _rounds(batches, world.size, drop_last)
+            steps = _split(batches, world.size) if split else _rounds(batches, world.size)
             parcels = (_parcel(parts, shares, self._kept) for parts, shares in steps)
             drawn = getattr(batches, "_sampler_iter", None)
             plain = split and isinstance(drawn, Drawn) and not threaded
@@ -83,7 +82,7 @@ class Dispatched:
     @classmethod
     def of_parts(cls, steps: Iterator[tuple[list[Any], Shares]] | None, world: World) -> Dispatched:
         """An iterator over what is cut already: for each step the part of every process, on rank 0; None elsewhere."""
-        made = cls(None, world, split=True, drop_last=False, threaded=False)
+        made = cls(None, world, split=True, threaded=False)
         if steps is not None:
             made._kept = kept = world.device.type == "cpu"
             made._parcels = _told(_parcel(parts, shares, kept) for parts, shares in steps)
@@ -170,7 +169,7 @@ def _split(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:
         yield parts, weighted(tuple(max(count, 1) for count in valid), valid)
 
 
-def _rounds(batches: Any, size: int, drop_last: bool) -> Iterator[tuple[list[Any], Shares]]:
+def _rounds(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:
     """Batches in turn; the last round is completed with rows of the first one."""
     first: Any = None
     waiting: list[Any] = []
@@ -185,7 +184,7 @@ def _rounds(batches: Any, size: int, drop_last: bool) -> Iterator[tuple[list[Any
         if len(waiting) == size and (_unclear(waiting) or len({rows_of(one) or 1 for one in waiting}) == 1):
             yield waiting, uniform(rows_of(waiting[0]) or 1, size)
             waiting = []
-    if waiting and not drop_last:
+    if waiting:
         yield _completed(waiting, first, size)
 
 

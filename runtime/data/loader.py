@@ -227,8 +227,7 @@ class PreparedLoader(Front):
         options = share.options
         if options.dispatch and not options.world.alone:
             count = int(super().__len__())  # type: ignore[misc]
-            rules = _rules(options, self.batch_size, self.drop_last)  # type: ignore[attr-defined]
-            return count if rules is None else count_rounds(count, rules, 0)
+            return count if options.split else ceil(count / options.world.size)
         if share.stream is None:
             return int(super().__len__())  # type: ignore[misc]
         rows, size = len(self.dataset), self.batch_size or 1  # type: ignore[attr-defined]
@@ -281,7 +280,7 @@ class PreparedLoader(Front):
         """What rank 0 reads (None elsewhere), sent to all."""
         options: LoaderOptions = self.__dict__[KEY].options
         threaded = self.num_workers > 0  # type: ignore[attr-defined]
-        return Dispatched(read, options.world, options.split, self.drop_last, threaded)  # type: ignore[attr-defined]
+        return Dispatched(read, options.world, options.split, threaded)
 
     def _torchlift_reset(self, batches: Any, first_iter: bool) -> Any:
         """Workers that persist begin another pass. Returns what to read it from."""

@@ -120,9 +120,10 @@ def rounds(batches: Iterable[list[Any]], rules: RoundRules) -> Iterator[tuple[li
     Hand script batches to the processes in turn, a round at a time.
 
     A batch is a step of the script: whatever its rows are, it counts like the others of its round. The last round
-    may be short. With `even`, it is completed with rows from the start of the pass; without, processes for which
-    there is no batch get an empty one, and their pass is over. With `drop_last` it is left out. Batches of no fixed
-    size are never completed row by row: a process without a batch gets the first one of the round, weight 0.
+    may be short. With `even`, it is completed with rows from the start of the pass, whatever `drop_last` says: that
+    leaves out rows that do not fill a batch of the script, and these do. Without, processes for which there is no batch
+    get an empty one, and their pass is over; with `drop_last`, the round is left out then. Batches of no fixed size are
+    never completed row by row: a process without a batch gets the first one of the round, weight 0.
     """
     waiting: list[list[Any]] = []
     first_rows: list[Any] = []
@@ -131,13 +132,13 @@ def rounds(batches: Iterable[list[Any]], rules: RoundRules) -> Iterator[tuple[li
         if len(waiting) == rules.size:  # a short batch was not the last one: these batches have no fixed size
             yield waiting, _own(waiting)
             waiting = []
-        if seen < rules.size and not rules.drop_last and fixed is not None:
+        if seen < rules.size and fixed is not None:
             first_rows.extend(batch)
         waiting.append(list(batch))
         if len(waiting) == rules.size and (fixed is None or len(batch) == fixed):
             yield waiting, _own(waiting)
             waiting = []
-    if not waiting or rules.drop_last:
+    if not waiting or (rules.drop_last and not rules.even):
         return
     if not rules.even:
         waiting += [[] for _ in range(rules.size - len(waiting))]
@@ -171,9 +172,9 @@ def _cycle(rows: list[T]) -> Iterator[T]:
 
 def count_rounds(script_batches: int, rules: RoundRules, rank: int) -> int:
     """How many batches rank `rank` gets of the `script_batches` that the script's sampler yields."""
-    if rules.drop_last:
-        return script_batches // rules.size
     whole, rest = divmod(script_batches, rules.size)
     if rules.even:
         return whole + (1 if rest else 0)
+    if rules.drop_last:
+        return whole
     return whole + (1 if rank < rest else 0)

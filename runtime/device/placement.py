@@ -63,9 +63,22 @@ def _like_sequence(like: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
     return type(like)(items)
 
 
+_ON_MPS = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+
+def type_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """
+    The type that a tensor has on a device: MPS has no float64. A script for it casts its batch before it moves it, and
+    what a loader yields is moved before.
+    """
+    return _ON_MPS.get(dtype, dtype) if device.type == "mps" else dtype
+
+
 def send_to_device(tree: Tree, device: torch.device, non_blocking: bool = False) -> Tree:
     """
     Move every tensor of a tree, and every object with a `.to` method, to `device`. Everything else is left alone.
+
+    Tensors of a type that the device does not have become the next one that it has.
 
     A tree whose container has a `.to` of its own (a tokenizer's batch, for one) is moved by that.
     """
@@ -74,6 +87,8 @@ def send_to_device(tree: Tree, device: torch.device, non_blocking: bool = False)
         to = getattr(leaf, "to", None)
         if to is None or isinstance(leaf, type):
             return leaf
+        if type(leaf) is torch.Tensor and (dtype := type_on(device, leaf.dtype)) is not leaf.dtype:
+            return to(device, dtype, non_blocking=non_blocking)
         try:
             return to(device, non_blocking=non_blocking)
         except TypeError:  # an object whose `to` takes a device only

@@ -29,6 +29,7 @@ from ..errors import MixedUseError
 from ..torch_internals import backward_pass, heard_by_others, weights_are_lent, when_backward_is_over
 from .averages import average_collected, average_gradients
 from .during import DuringPass, has_sparse_gradients, small, understood
+from .first_pass import equal_from_birth
 from .graph import Graph
 from .hooks import Compression
 from .strategy import TrainingEngine, weakly_heard
@@ -64,6 +65,8 @@ class DataParallelEngine(TrainingEngine):
         self._options = options or DistributedDataParallelKwargs()
         self._compression = Compression(self._options, world.device)
         self._at_end = not during
+        self._untried = True
+        """No forward pass that trains has begun: layers may come into being in the first one."""
         self._told = False
         """The backward pass is one of `Accelerator.backward`, which says when it is over."""
         self._passes: dict[int, list[torch.Tensor]] = {}
@@ -92,7 +95,8 @@ class DataParallelEngine(TrainingEngine):
             self._hooks.pop(gone)[1].remove()
         self._sparse = has_sparse_gradients(self._model)
         self._small = not self._options.needs_reducer and not self._sparse and small(trained, self._world.device)
-        wanted = not (self._small or self._sparse or self._at_end) and understood(trained)
+        whole = not (self._small or self._sparse or self._at_end) and self._weights.complete
+        wanted = whole and understood(trained)
         if self._during is not None and not (wanted and self._during.holds(trained)):
             self._during.release()
             self._during = None
@@ -134,6 +138,11 @@ class DataParallelEngine(TrainingEngine):
             self._forwarded = True
             if torch.is_grad_enabled():
                 self.look()
+                if self._untried:
+                    with equal_from_birth(self._world, self._model):
+                        output = super().call(call, args, kwargs)
+                    self._untried = not self._weights.complete
+                    return output
         return super().call(call, args, kwargs)
 
     # ---------------------------------------------------------------- a backward pass

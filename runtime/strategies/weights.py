@@ -9,6 +9,7 @@ from zlib import crc32
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from ..collectives.gather import follow, overwrite_tensors
 from ..collectives.world import World
@@ -34,7 +35,9 @@ class Weights:
 
     def take(self) -> list[nn.Parameter]:
         """Take stock. Returns the parameters that were not there before."""
-        self.parameters = list(self._model.parameters())
+        every = list(self._model.parameters())
+        self.parameters = [parameter for parameter in every if not is_lazy(parameter)]
+        self._lazy = [parameter for parameter in every if is_lazy(parameter)]
         self._tables: list[Table] = tables(self._model)
         self._parts = list(self._model.modules())
         self._things = self._listed()
@@ -51,7 +54,14 @@ class Weights:
     def changed(self) -> bool:
         """Something is not as it was. Asked at every step: no walk over the model, only over lists."""
         now = self._listed()
+        if self._lazy and not all(map(is_lazy, self._lazy)):
+            return True
         return len(now) != len(self._things) or not all(map(is_, now, self._things)) or self._kinds != self._kinds_now()
+
+    @property
+    def complete(self) -> bool:
+        """Each has values: none is a lazy one that no forward pass has come by."""
+        return not any(map(is_lazy, self._lazy))
 
     @property
     def buffers(self) -> list[torch.Tensor]:
@@ -72,7 +82,7 @@ def check_same(world: World, model: nn.Module, what: str = "hand in different mo
     Raises:
         MixedUseError: names, shapes or types of its weights differ between the processes.
     """
-    described = "".join(f"{name}{tuple(t.shape)}{t.dtype}" for name, t in _named(model))
+    described = "".join(f"{name}{'lazy' if is_lazy(t) else tuple(t.shape)}{t.dtype}" for name, t in _named(model))
     world.note("prepare a model")
     marks = [row[0] for row in world.gather_numbers([crc32(described.encode())])]
     if len(set(marks)) > 1:
@@ -99,6 +109,7 @@ def equalise(world: World, tensors: list[torch.Tensor], together: bool = False) 
         tensors: of the same sizes everywhere.
         together: all processes have just taken part in an exchange, so rank 0 need not wait for them again.
     """
+    tensors = [tensor for tensor in tensors if not is_lazy(tensor)]  # that have no values yet
     if tensors:
         copy = follow if together else overwrite_tensors
         copy(world, [_without_repeats(tensor.data) for tensor in tensors])

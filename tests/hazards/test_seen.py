@@ -311,6 +311,7 @@ print(steps)
 torch.save(model.state_dict(), "weights.pt")
 """,
         come=("accelerator.print(steps)",),
+        findings=("batch-norm",),
     ),
 }
 ALL = {**TRAINING, **EVALUATION, **SAVED}

@@ -48,15 +48,15 @@ def trained(usual_edits: Callable[[FileResult], None]) -> Trained:
 
     def run(
         *, top: str = "", built: str = "", batch: str = "x, y", source: str = "loader", loss: str = LOSS,
-        step: str = "", epoch: str = "", end: str = "",
+        step: str = "", epoch: str = "", end: str = "", config: Config = Config(),  # noqa: B008
     ) -> tuple[str, list[str]]:  # fmt: skip
         parts = {"loss": indent(loss, " " * 8), "step": indent(step, " " * 8), "epoch": indent(epoch, " " * 4)}
-        file = _migrated(SCRIPT.format(top=top, built=built, batch=batch, source=source, end=end, **parts))
+        file = _migrated(SCRIPT.format(top=top, built=built, batch=batch, source=source, end=end, **parts), config)
         usual_edits(file)
         text = file.after.decode()
         ast.parse(text)
         if file.changed:
-            assert _migrated(text).after == file.after, "a second run changes something"
+            assert _migrated(text, config).after == file.after, "a second run changes something"
         return text, [found.id for found in file.diagnoses]
 
     return run
@@ -81,6 +81,6 @@ def trained_project(
     return run
 
 
-def _migrated(text: str) -> FileResult:
-    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+def _migrated(text: str, config: Config) -> FileResult:
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     return file

@@ -48,7 +48,8 @@ def device_names(state: State, unit: Unit) -> list[DeviceName]:
 
 def _device_name(state: State, unit: Unit, binding: Binding) -> DeviceName | None:
     param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None)
-    targets = [d for d in binding.definitions if d is not param]
+    former = _former(state, unit, binding)
+    targets = [d for d in binding.definitions if d is not param and d is not former]
     if not targets or not all(isinstance(d, cst.Name) for d in targets):
         return None
     held = [t for t in state.binding(binding).things if isinstance(t, Origin)]
@@ -72,10 +73,34 @@ def _device_name(state: State, unit: Unit, binding: Binding) -> DeviceName | Non
     return name
 
 
-def before_set(unit: Unit, binding: Binding, read: cst.CSTNode) -> bool:
-    """Whether a read of a device variable still sees what the function was given."""
-    sets = [unit.names.order(d) for d in binding.definitions if not isinstance(d, cst.Param)]
+def before_set(state: State, unit: Unit, binding: Binding, read: cst.CSTNode) -> bool:
+    """Whether a read of a device variable still sees what the function was given, or the CPU of the code before."""
+    former = _former(state, unit, binding)
+    sets = [unit.names.order(d) for d in binding.definitions if d is not former and not isinstance(d, cst.Param)]
     return 0 < len(sets) < len(binding.definitions) and unit.names.order(read) < min(sets)
+
+
+def _former(state: State, unit: Unit, binding: Binding) -> cst.CSTNode | None:
+    """The definition that makes a variable the CPU for the code up to the next one in the same block, which is no
+    choice of the device that the rest works on; None where nothing reads it there."""
+    names, order = unit.names, unit.names.order
+    if len(binding.definitions) < 2 or not all(isinstance(d, cst.Name) for d in binding.definitions):
+        return None
+    first, second = sorted(binding.definitions, key=order)[:2]
+    blocks = [names.parents.get(names.statement(one)) for one in (first, second)]
+    code = names.function(first)
+    if blocks[0] is not blocks[1] or blocks[0] not in (code, getattr(code, "body", code)):
+        return None
+    values = [assign.value for assign in map(names.statement, (first, second)) for assign in _assigns(assign)]
+    read = [r for r in binding.reads if order(names.statement(first)) < order(r) < order(names.statement(second))]
+    own = bool(read) and all(names.function(r) is code for r in read)
+    cpu = [condition_of(state, unit, value) == _ALWAYS for value in values]
+    return first if own and cpu == [True, False] else None
+
+
+def _assigns(statement: cst.CSTNode) -> list[cst.Assign]:
+    body = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+    return [small for small in body if isinstance(small, cst.Assign)]
 
 
 def _whole_if(unit: Unit, statement: cst.CSTNode, binding: Binding) -> cst.CSTNode:

@@ -14,24 +14,22 @@ from ...facts.torch_api.questions import writing_methods
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
-from ..dataflow.solver import Thing
-from ..dataflow.values import CallRecord, External, Function, Klass, State, Unit, Unknown, origins
+from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
-from ..effects.unused_code import may_run
 from ..layouts.engine.layout import Partial, Unclear, held
 from ..layouts.loss_reductions import backward_layout
 from ..layouts.losses import weighted_mean
 from ..syntax.definitions import bindings_value, nodes_behind
-from ..syntax.nodes import dotted, is_none
-from ..training.modes import is_only_evaluated
+from ..syntax.nodes import is_none
 from ..training.training import Training
+from .batch_norms import batch_norms
 from .batch_statistics import compares_with_batch
 from .process_memory import memories
 
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
     """All remarks on one module."""
-    yield from _batch_norms(state, unit, reach, training)
+    yield from batch_norms(state, unit, reach, training)
     yield from _masked_means(state, unit, training)
     pairs = [*_pairs(state, unit, reach, training)]
     yield from pairs or _statistics(state, unit, training)
@@ -39,62 +37,6 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
     yield from of_apex(state, unit)
     yield from _unstepped(state, unit, reach)
     yield from _unseen_savers(state, unit, reach)
-
-
-def _batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
-    """One remark a program, in the first of its modules that has such layers."""
-    layers = _norms(state, unit, reach, training)
-    others = [other for other in reach.units if other is not unit and _norms(state, other, reach, training)]
-    if layers and not any(reach.units.index(other) < reach.units.index(unit) for other in others):
-        layer = next((one for one in layers if _is_always_batch_norm(state, one)), layers[0])
-        written = dotted(layer.func)
-        chosen = f", where `{written}` makes one" if written and not _is_always_batch_norm(state, layer) else ""
-        more = f" (and more in {len(others)} other modules)" if len(others) > 1 else " (and more in another module)"
-        yield Finding(
-            "batch-norm",
-            layer,
-            f"BatchNorm{more if others else ''}{chosen}: each process normalises over its own batch, so training on N "
-            "processes is close to the original but not equal to it, even with the global batch kept",
-            "no action needed if batches stay large; on GPUs you can use "
-            "nn.SyncBatchNorm.convert_sync_batchnorm(model)",
-            Severity.NOTE,
-        )
-
-
-def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
-    """The layers of BatchNorm that a module makes; not those in code that the program never names, and so never
-    runs, and not those of models that are evaluated only."""
-    made = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
-    calls = (call for call in made if not _is_at_rest(state, reach, training, call))
-    return state.once((_norms, unit.name), lambda: list(calls))
-
-
-def _is_at_rest(state: State, reach: Reach, training: Training, call: cst.Call) -> bool:
-    """Whether the layers that a call makes normalise with statistics that they keep, and never with a batch's own."""
-    layers = [one for one in origins(state.values.get(call), Role.MODEL) if one.node is call]
-    return bool(layers) and all(is_only_evaluated(reach, training, one) for one in layers)
-
-
-def _batch_norms_of(state: State, call: cst.Call) -> list[Thing]:
-    """What a call calls that makes a layer of BatchNorm: through a parameter or `functools.partial`, too."""
-    record = state.calls.get(call)
-    return [thing for thing in record.callees if _is_batch_norm(thing)] if record is not None else []
-
-
-def _is_always_batch_norm(state: State, call: cst.Call) -> bool:
-    """Whether a call calls nothing else."""
-    return len(_batch_norms_of(state, call)) == len(state.calls[call].callees)
-
-
-def _is_batch_norm(thing: Thing) -> bool:
-    """A layer of BatchNorm as torch has it, or a class of the program that is made from one."""
-    if isinstance(thing, Klass):
-        return any(map(_names_batch_norm, thing.externals)) or any(map(_is_batch_norm, thing.bases))
-    return isinstance(thing, External) and _names_batch_norm(thing.qualified)
-
-
-def _names_batch_norm(name: str) -> bool:
-    return name.startswith(("torch.nn.BatchNorm", "torch.nn.LazyBatchNorm"))
 
 
 def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:

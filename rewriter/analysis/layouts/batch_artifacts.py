@@ -361,8 +361,8 @@ def filled_batches(
                 "filled-batch",
                 gather.node,
                 f"this loop both trains and evaluates, and each process {what} its own rows: at the end of the data a "
-                "shard is padded with repeated rows, or left out with drop_last=True, so the evaluation loss is close "
-                "to that of the whole set but not equal to it",
+                "shard is padded with repeated rows, so the evaluation loss is close to that of the whole set but not "
+                "equal to it",
                 "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
                 Severity.NOTE,
             )

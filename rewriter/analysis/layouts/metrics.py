@@ -25,11 +25,10 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.cached_batches import drained
 from ..training.training import Training, switches_gradients_off
-from .batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
+from .batch_figures import BatchFigure, BatchFigures, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .criterion_calls import without_criteria
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
-from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
@@ -88,9 +87,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                     groups=True,
                 )
             else:
-                found_here = BatchFigures(state, unit, loop, layouts, gathers).all()
-                same = always_drops_last(reach.state, answer.loaders)  # all batches have as many rows
-                answer.figures = tuple(f for f in found_here if not (same and f.kind is Kind.MEAN))
+                answer.figures = tuple(BatchFigures(state, unit, loop, layouts, gathers).all())
         why = not_joined(state, reach, layouts, loop, gathers) if answer.understood and layouts is not None else ""
         if why:
             answer.figures = ()

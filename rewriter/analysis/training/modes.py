@@ -13,6 +13,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.constant_values import constants_of
 from ..dataflow.values import CallRecord, State, Unit, origins
 from .training import Training
 
@@ -26,9 +27,21 @@ def noisy_layer(reach: Reach, training: Training, unit: Unit, node: cst.CSTNode)
     for model in models:
         for made in reach.runs(model.node, reach.unit_of(model.node, unit)):
             record = state.calls.get(made) if isinstance(made, cst.Call) else None
-            if record is not None and questions.is_noisy(outside_name(record)):
+            noisy = record is not None and questions.is_noisy(outside_name(record))
+            if record is not None and noisy and not is_never_noisy(state, record.node):
                 return record.unit, record.node
     return None
+
+
+def is_never_noisy(state: State, call: cst.Call) -> bool:
+    """Whether a call of dropout, as a layer or a function, leaves out nothing in whatever run: its probability is 0."""
+    record = state.calls.get(call)
+    name = outside_name(record) if record is not None else ""
+    if record is None or not name.startswith("torch.nn."):
+        return False
+    position = 1 if name.startswith("torch.nn.functional.") else 0
+    values = constants_of(state).argument(record.unit, call, "p", position)
+    return values is not None and values <= {0} and bool(values)
 
 
 def is_only_evaluated(reach: Reach, training: Training, layer: Origin) -> bool:
@@ -43,7 +56,7 @@ def is_only_evaluated(reach: Reach, training: Training, layer: Origin) -> bool:
     evals = [r for r in switched if method_name(r.node) == "eval"]
     if not evals:
         return False
-    chain = _owners(state, layer)
+    chain = owners(state, layer)
     if any(r not in evals and not chain.keys().isdisjoint(_models(r)) for r in switched):
         return False
     whole = [one for one, owners in chain.items() if not owners]
@@ -59,7 +72,7 @@ def _switched(reach: Reach) -> list[CallRecord]:
     return [r for r in records if _models(r) and reach.function_of(r.node) in reach.reachable]
 
 
-def _owners(state: State, layer: Origin) -> dict[Origin, list[Origin]]:
+def owners(state: State, layer: Origin) -> dict[Origin, list[Origin]]:
     """A layer and all modules that it is a part of, each with those that have it directly."""
     found: dict[Origin, list[Origin]] = {}
     pending = [layer]

@@ -350,6 +350,18 @@ def _methods_of(*ops: str) -> frozenset[str]:
     return frozenset(n for n in together() if named(processes.Collective)[f"{_ACCELERATOR}.{n}"].op in ops)
 
 
+def mixes_rows(name: str) -> bool | None:
+    """Whether rows of a batch influence one another in a model that an outside name builds; None if that is unknown."""
+    found = transfer(name, training.ModelClass)
+    return found.mixes_rows if found is not None else None
+
+
+def family(name: str) -> str:
+    """The package that has, under its own name, each model that a function builds by name; empty for none."""
+    found = transfer(name, training.ModelClass)
+    return found.family if found is not None else ""
+
+
 def is_bare(name: str) -> bool:
     """Whether a class of modules has no parameters of its own: a loss, an activation, a container."""
     found = transfer(name, training.ModelClass)

@@ -18,7 +18,7 @@ class Wire(World):
 
 def test_on_the_cpu_rank_0_keeps_its_rows_as_they_were_read():
     words, rows = object(), torch.arange(4)
-    (batch, _), *_ = [(one.batch, one.shares) for one in Dispatched(iter([[rows, words]]), cpu(), True, False, False)]
+    (batch, _), *_ = [(one.batch, one.shares) for one in Dispatched(iter([[rows, words]]), cpu(), True, False)]
     assert batch[0].tolist() == [0, 1] and batch[0].data_ptr() == rows.data_ptr()
     assert batch[1] is words, "what no pickle carries stays what it is"
 
@@ -26,7 +26,7 @@ def test_on_the_cpu_rank_0_keeps_its_rows_as_they_were_read():
 def test_on_an_accelerator_rank_0_is_sent_its_rows_like_the_others():
     """They are on the device then."""
     rows = torch.arange(4)
-    (one,) = Dispatched(iter([[rows]]), Wire(0, 2, torch.device("cuda", 0)), True, False, False)
+    (one,) = Dispatched(iter([[rows]]), Wire(0, 2, torch.device("cuda", 0)), True, False)
     assert one.batch[0].tolist() == [0, 1] and one.batch[0].data_ptr() != rows.data_ptr()
 
 
@@ -38,6 +38,6 @@ def cpu():
 def test_a_round_whose_rows_cannot_be_told_counts_as_even(last):
     """As for detection: a tensor of its own for each picture."""
     batches = [[torch.arange(rows), [torch.ones(3), torch.ones(5)]] for rows in (2, last)]
-    (one,) = Dispatched(iter(batches), cpu(), False, False, False)
+    (one,) = Dispatched(iter(batches), cpu(), False, False)
     assert one.shares.rows == one.shares.valid == (2, 2) and one.shares.weights == (1.0, 1.0)
     assert one.batch is batches[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ class Stream(IterableDataset):
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "drop_last", "length"), [(4, False, 3), (4, True, 2), (1, False, 9), (1, True, 8), (None, False, 9)]
+    ("batch_size", "drop_last", "length"), [(4, False, 3), (4, True, 2), (1, False, 9), (1, True, 9), (None, False, 9)]
 )
 def test_a_stream_that_knows_its_rows_has_the_length_of_the_shard(batch_size, drop_last, length):
     """Of 17 rows, in rounds of two batches."""
@@ -71,27 +70,19 @@ def test_a_prepared_loader_has_the_gradient_state_of_its_accelerator():
     assert loader.gradient_state is accelerator.gradient_state and loader.gradient_state.num_steps == 4
 
 
-def _passes(rows, drop_last, skipped=0):
-    """What rank 0 of two says about a pass over so many rows in batches of 4, and how many batches it gets."""
-    loader = prepare_data_loader(DataLoader(range(rows), 4, drop_last=drop_last), num_processes=2, process_index=0)
-    if skipped:
-        loader = Accelerator().skip_first_batches(loader, skipped)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        count = len(list(loader))
-    return count, [(str(one.message), one.filename) for one in said]
-
-
-def test_a_pass_that_drop_last_leaves_empty_says_so():
-    count, said = _passes(7, drop_last=True)
-    assert count == 0 and len(said) == 1
-    assert "over 7 rows has 1 batch of 4 for 2 processes" in said[0][0] and said[0][1] == __file__
-
-
-@pytest.mark.parametrize(("rows", "drop_last", "skipped"), [(7, False, 0), (8, True, 0), (3, True, 0), (8, True, 1)])
-def test_other_passes_say_nothing_of_that(rows, drop_last, skipped):
-    """Batches for all, a data set that one process would find empty too, and the rest of a pass that goes on."""
-    assert not _passes(rows, drop_last, skipped)[1]
+@pytest.mark.parametrize("dispatch", [False, True])
+@pytest.mark.parametrize(("rows", "steps"), [(3, 0), (7, 1), (8, 1), (15, 2)])
+def test_a_script_that_drops_a_last_batch_keeps_its_others(rows, steps, dispatch):
+    """Of 7 rows, the one batch of 4 was left out on two processes: nothing was trained."""
+    raw = DataLoader(range(rows), 4, drop_last=True)
+    parts = [
+        prepare_data_loader(raw, num_processes=2, process_index=rank, dispatch_batches=dispatch) for rank in (0, 1)
+    ]
+    assert [len(part) for part in parts] == [steps] * 2
+    if not dispatch:
+        read = [[batch.tolist() for batch in part] for part in parts]
+        assert {row for part in read for batch in part for row in batch} == set(range(rows // 4 * 4))
+        assert all(len(part) == steps and all(len(batch) == 4 for batch in part) for part in read)
 
 
 def test_workers_that_import_the_script_anew_do_not_join_the_job() -> None:

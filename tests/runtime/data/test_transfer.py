@@ -13,6 +13,8 @@ from torchlift.runtime.collectives.world import World
 from torchlift.runtime.data import transfer
 from torchlift.runtime.data.loader import LoaderOptions, prepare_loader
 from torchlift.runtime.data.progress import Progress
+from torchlift.runtime.device import placement
+from torchlift.runtime.device.placement import send_to_device, type_on
 
 
 class Copies:
@@ -163,3 +165,17 @@ def test_batches_are_whole_while_the_device_is_busy(pinned, workers):
         del x
         torch.empty(4, 1 << 16, device=accelerator.device).fill_(-1.0)  # would take memory that is given away too early
     torch.testing.assert_close(torch.cat(sums).cpu(), (rows * 2).sum(1))
+
+
+def test_what_mps_has_no_type_for_becomes_the_next_one():
+    """A script for MPS casts a batch first; what its loader yields is moved before that, and failed."""
+    mps, cuda = torch.device("mps"), torch.device("cuda")
+    assert type_on(mps, torch.float64) is torch.float32 and type_on(mps, torch.complex128) is torch.complex64
+    assert type_on(mps, torch.int64) is torch.int64 and type_on(cuda, torch.float64) is torch.float64
+
+
+def test_a_batch_is_cast_on_its_way(monkeypatch):
+    """On the CPU, as if that were such a device."""
+    monkeypatch.setattr(placement, "type_on", lambda device, dtype: torch.float32 if dtype is torch.float64 else dtype)
+    rows, words = send_to_device((torch.ones(2, dtype=torch.float64), ["a"]), torch.device("cpu"))
+    assert rows.dtype is torch.float32 and words == ["a"]

@@ -76,7 +76,8 @@ def script_batches(one):
         cut = Buckets(n, length).batches
     if one["drop_last"]:
         cut = [batch for batch in cut if len(batch) == length]
-        cut = cut[: len(cut) // size * size] if each else cut
+        if each and one["read"] == "uneven" and not one["dispatch"]:  # a turn that is not to be filled up is left out
+            cut = cut[: len(cut) // size * size]
     if one["kind"] == "stream" and one["workers"] == 2:  # each worker has a stream, and cuts it by itself
         return None
     return cut[one["skip"] * (size if each else 1) :]

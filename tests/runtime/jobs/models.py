@@ -210,6 +210,31 @@ def no_sync_adds_up_locally():
     check_gradient(net, wanted)
 
 
+def layers_that_a_forward_pass_makes_are_those_of_rank_0_in_it():
+    """The first loss of each process was that of weights of its own, and their gradients were averaged."""
+
+    class Growing(Net):
+        def forward(self, x):
+            x = torch.tanh(self.body(x))
+            if self.head is None:
+                self.head = nn.Linear(x.shape[1], 1)
+                self.scale = nn.Parameter(torch.randn(1))
+            return self.head(x) * self.scale
+
+    growing, lazy = Growing(), Net()
+    growing.head, lazy.head = None, nn.LazyLinear(1)
+    for net in (growing, lazy):
+        net = accelerator.prepare(net)
+        optimizer = accelerator.prepare(torch.optim.SGD(net.parameters(), lr=0.1))
+        for _ in range(2):
+            outputs = accelerator.gather(net(torch.ones(1, 3)).detach())
+            assert (outputs == outputs[0]).all(), outputs
+            optimizer.zero_grad()
+            accelerator.backward(net(rows()).sum())
+            optimizer.step()
+        same_everywhere(net)
+
+
 def frozen_parts_that_thaw_are_exchanged():
     net = Net()
     net.body.requires_grad_(False)

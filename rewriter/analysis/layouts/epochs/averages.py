@@ -67,16 +67,18 @@ def averages(
     *,
     split: bool = False,
     done: Container[cst.CSTNode] = (),
+    fills: bool = True,
 ) -> list[Answer]:
     """What must be made whole in the training loops of a module; what is trained on stays as it is. ``split``: the
     processes share the script's batches, and have as many of them as one process; ``done``: loops of which the script
-    has cut the batches, and decided what is whole, already."""
+    has cut the batches, and decided what is whole, already; ``fills``: a last turn that is not full is filled up, for
+    loaders with ``drop_last``, too."""
     found: list[Answer] = []
     for loop in training.train_loops:
         if loop in done:
             continue
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            found.extend(_Loop(EpochStep(state, unit, reach, training, loop, split=split), path).answers())
+            found.extend(_Loop(EpochStep(state, unit, reach, training, loop, split=split), path, fills=fills).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
             found.extend(_Loop(EpochStep(state, unit, reach, training, loop), path).collected())
     return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
@@ -85,8 +87,8 @@ def averages(
 class _Loop:
     """One training loop."""
 
-    def __init__(self, step: EpochStep, path: GradientPath) -> None:
-        self.step = step
+    def __init__(self, step: EpochStep, path: GradientPath, *, fills: bool = True) -> None:
+        self.step, self.fills = step, fills
         self.state, self.unit, self.reach = step.state, step.unit, step.reach
         self.training, self.loop = step.training, step.loop
         self.inside, self.by_hand, self.losses = step.inside, step.by_hand, step.losses
@@ -229,7 +231,7 @@ class _Loop:
     def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
         """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
         a word for the summary where it is an average over batches."""
-        if always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
+        if not self.fills and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
         phases = has_phases(self.unit, self.training, self.loop)  # of such a loop one finding speaks for all

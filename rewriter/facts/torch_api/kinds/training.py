@@ -40,8 +40,10 @@ class Criterion(NamedTuple):
 class ModelClass(NamedTuple):
     """A class or a function that creates a model or a part of one."""
 
-    mixes_rows: bool = False
-    """In training, rows of a batch influence one another."""
+    mixes_rows: bool | None = False
+    """In training, rows of a batch influence one another; None where that depends on what is asked for."""
+    family: str = ""
+    """The package where models have the names that its first argument may have: ``create_model("resnet50")``."""
     random: bool = False
     gives: Literal["tensor", "output and state", "fields", "modules"] = "tensor"
     """``fields``: an object with a tensor of rows in each field, but for the model's own loss."""

@@ -98,7 +98,7 @@ ROWS: Table = {
     "torch.nn.BatchNorm3d": ("module", {"mixes_rows": True}),
     "torch.nn.LazyBatchNorm1d": ("module", {"mixes_rows": True}),
     "torch.nn.LazyBatchNorm2d": ("module", {"mixes_rows": True}),
-    "torch.nn.SyncBatchNorm": ("module", {"mixes_rows": True}),
+    "torch.nn.SyncBatchNorm": ("module", {}),  # it mixes those of all processes
     "torch.nn.EmbeddingBag": ("module", {"mixes_rows": True, "rows": "unknown"}),
     # results in several parts
     "torch.nn.LSTM": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 4}),

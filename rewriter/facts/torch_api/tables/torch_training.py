@@ -144,7 +144,7 @@ ROWS: Table = {
     "torch.load": ("checkpoint", {}),
     "torch.utils.model_zoo.load_url": ("checkpoint", {"download": True}),
     "torch.hub.load_state_dict_from_url": ("checkpoint", {"download": True}),
-    "torch.hub.load": ("module", {"weights": "always"}),
+    "torch.hub.load": ("module", {"weights": "always", "mixes_rows": None}),
     "torch.hub.download_url_to_file": ("download", {}),
     "torch.onnx.export": ("write", {"path": 2, "data": 0, "how": "exports"}),
     "torch.jit.*.save": ("write", {"path": 0}),

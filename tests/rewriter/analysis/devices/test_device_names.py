@@ -112,3 +112,29 @@ def test_what_is_not_called_a_device_is_not_asked_for_the_cpu(value: str) -> Non
     text = RENAMED.replace("args.device", value).format(end="pass")
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "Accelerator()" in file.after.decode()
+
+
+BEFORE = """\
+device = "cpu"
+kept = torch.randn(8).to(device)
+mean = kept.numpy()
+{second}
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "made"),
+    [
+        ('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")', "Accelerator()"),
+        ("device = args.on", 'Accelerator(cpu=args.on == "cpu")'),
+        ('device = torch.device("cpu")', "Accelerator(cpu=True)"),
+    ],
+)
+def test_a_device_of_the_code_before_the_choice_stays_what_it_is(second: str, made: str) -> None:
+    """The first definition made the training one of the CPU, and what was read as an array went to a GPU."""
+    text = SCRIPT.format(top=BEFORE.format(second=second))
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert f"accelerator = {made}\n" in after
+    kept = 'device = "cpu"' in after and "torch.randn(8).to(device)" in after
+    assert kept is ('torch.device("cpu")' not in second)

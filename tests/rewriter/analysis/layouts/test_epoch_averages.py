@@ -708,10 +708,10 @@ WEIGHED = "total += loss.item() * len(y)\nhits += len(y)", "print(total / hits)"
     [
         (*WEIGHED, {}, True),
         ("total += loss.item()", "print(total / len(loader))", {}, False),
-        (*WEIGHED, {"options": ", drop_last=True"}, False),
+        (*WEIGHED, {"options": ", drop_last=True"}, True),
         (*WEIGHED, {"keep": True}, False),
     ],
-    ids=["in the last shards", "not weighed", "whole batches alone", "exact shards"],
+    ids=["in the last shards", "not weighed", "whole batches", "exact shards"],
 )
 def test_a_mean_that_rows_weigh_counts_those_that_fill_up_a_shard(
     step: str, epoch: str, options: dict[str, Any], told: bool

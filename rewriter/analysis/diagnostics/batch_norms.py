@@ -1,0 +1,139 @@
+"""Layers that normalise with the statistics of a batch: those that the program makes, and those of models whose layers
+it does not show."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from ...facts.roles import Origin, Role
+from ...facts.torch_api import questions
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.constant_values import Text, constants_of
+from ..dataflow.solver import Thing
+from ..dataflow.values import CallRecord, External, Klass, State, Unit, origins
+from ..effects.unused_code import may_run
+from ..syntax.nodes import dotted
+from ..training.modes import is_only_evaluated, owners
+from ..training.training import Training
+
+_CLOSE = (
+    "so training on N processes is close to the original but not equal to it, even with the global batch kept",
+    "if batches stay large; on GPUs you can use nn.SyncBatchNorm.convert_sync_batchnorm(model)",
+)
+
+
+def batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[Finding]:
+    """One remark a program, in the first of its modules that has such layers; if none has, in the first that builds a
+    model which may have some."""
+    for layers, told in ((_norms, _seen), (_closed, _not_seen)):
+        found = [(one, calls) for one in reach.units if (calls := layers(state, one, reach, training))]
+        if found:
+            first, calls = found[0]
+            return [told(state, calls, len(found) - 1)] if first is unit else []
+    return []
+
+
+def _seen(state: State, layers: list[cst.Call], others: int) -> Finding:
+    layer = next((one for one in layers if _is_always_batch_norm(state, one)), layers[0])
+    written = dotted(layer.func)
+    chosen = ""
+    if written and not _is_always_batch_norm(state, layer):
+        chosen = f", where `{written}` makes one"
+    elif not _makes_layer(state, layer):
+        chosen = f" of `{written or 'this model'}`"
+    more = f" (and more in {others} other modules)" if others > 1 else " (and more in another module)"
+    return Finding(
+        "batch-norm",
+        layer,
+        f"BatchNorm{more if others else ''}{chosen}: each process normalises over its own batch, {_CLOSE[0]}",
+        f"no action needed {_CLOSE[1]}",
+        Severity.NOTE,
+    )
+
+
+def _not_seen(state: State, models: list[cst.Call], others: int) -> Finding:
+    written = state.calls[models[0]].unit.names.one_line(models[0].func)
+    return Finding(
+        "batch-norm",
+        models[0],
+        f"`{written}` builds layers that cannot be seen here: if there is BatchNorm or dropout among them, each "
+        f"process normalises over its own batch and draws noise of its own, {_CLOSE[0]}",
+        f"no action needed if there is none, or {_CLOSE[1]}",
+        Severity.NOTE,
+    )
+
+
+def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
+    """The layers of BatchNorm that a module makes; not those in code that the program never names, and so never
+    runs, and not those of models that are evaluated only."""
+    made = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
+    own = (call for call in made if _makes_layer(state, call) or _is_trained(state, training, call))
+    calls = (call for call in own if not _is_at_rest(state, reach, training, call))
+    return state.once((_norms, unit.name), lambda: list(calls))
+
+
+def _closed(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
+    """The calls of a module that build a model, or a part of one, which is trained and whose layers nobody knows."""
+    made = (call for call in unit.names.calls if any(_is_closed(state, one, call) for one in _built(state, call)))
+    calls = (call for call in made if _is_trained(state, training, call))
+    calls = (call for call in calls if not _is_at_rest(state, reach, training, call))
+    return state.once((_closed, unit.name), lambda: list(calls))
+
+
+def _is_closed(state: State, model: Origin, call: cst.Call) -> bool:
+    if not model.qualified or state.klass.get(model) is not None:
+        return False
+    names = _architectures(state, state.calls[call], model.qualified)
+    return any(questions.mixes_rows(name) is None for name in names)
+
+
+def _is_trained(state: State, training: Training, call: cst.Call) -> bool:
+    """Whether an optimizer has the weights of the model that a call builds, or of one that this is a part of."""
+    return any(not training.models.keys().isdisjoint(owners(state, one)) for one in _built(state, call))
+
+
+def _architectures(state: State, record: CallRecord, name: str) -> list[str]:
+    """The full names of what may build a model: the function itself, or the models that it builds by their names."""
+    family = questions.family(name)
+    values = constants_of(state).argument(record.unit, record.node, "model_name", 0) if family else None
+    if not values or not all(isinstance(value, Text) and value.whole for value in values):
+        return [name]
+    return [f"{family}.{value.end}" for value in values if isinstance(value, Text)]
+
+
+def _built(state: State, call: cst.Call) -> list[Origin]:
+    return [one for one in origins(state.values.get(call), Role.MODEL) if one.node is call]
+
+
+def _is_at_rest(state: State, reach: Reach, training: Training, call: cst.Call) -> bool:
+    """Whether the layers that a call makes normalise with statistics that they keep, and never with a batch's own."""
+    layers = _built(state, call)
+    return bool(layers) and all(is_only_evaluated(reach, training, one) for one in layers)
+
+
+def _batch_norms_of(state: State, call: cst.Call) -> list[Thing]:
+    """What a call calls that makes a layer of BatchNorm: through a parameter or `functools.partial`, too."""
+    record = state.calls.get(call)
+    return [thing for thing in record.callees if _is_batch_norm(state, record, thing)] if record is not None else []
+
+
+def _is_always_batch_norm(state: State, call: cst.Call) -> bool:
+    """Whether a call calls nothing else."""
+    return len(_batch_norms_of(state, call)) == len(state.calls[call].callees)
+
+
+def _is_batch_norm(state: State, record: CallRecord, thing: Thing) -> bool:
+    """A layer of BatchNorm as torch has it, a model with some, or a class of the program that is made from one."""
+    if isinstance(thing, Klass):
+        bases = any(_is_batch_norm(state, record, base) for base in thing.bases)
+        return bases or any(questions.mixes_rows(name) is True for name in thing.externals)
+    if not isinstance(thing, External):
+        return False
+    return any(questions.mixes_rows(name) is True for name in _architectures(state, record, thing.qualified))
+
+
+def _makes_layer(state: State, call: cst.Call) -> bool:
+    """Whether a call makes a layer of torch's, or one of the program, and no whole model of a package."""
+    made = _batch_norms_of(state, call)
+    return any(not isinstance(one, External) or one.qualified.startswith("torch.nn.") for one in made)

@@ -1,0 +1,70 @@
+"""Layers that normalise with the statistics of a batch, of models whose layers the program does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
+
+TRAINED = """\
+import sys
+import timm
+import torch
+import transformers
+from efficientnet_pytorch import EfficientNet
+from torch.utils.data import DataLoader
+from torchvision import models
+from nets import Net, build
+class Tagger(torch.nn.Module):
+    def __init__(self, stem):
+        super().__init__()
+        self.stem, self.head = stem, torch.nn.Linear(1000, 10)
+    def forward(self, x):
+        return self.head(self.stem(x))
+name = "resnet18"
+net = {built}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(pictures, batch_size=8, shuffle=True):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+CLOSED = "builds layers that cannot be seen here"
+
+
+@pytest.mark.hazard("M10")
+@pytest.mark.parametrize(
+    ("built", "told"),
+    [
+        ("EfficientNet.from_name('efficientnet-b0')", f"`EfficientNet.from_name` {CLOSED}"),
+        ("Net()", f"`Net` {CLOSED}"),
+        ("build('small')", f"`build` {CLOSED}"),
+        ("timm.create_model(sys.argv[1])", f"`timm.create_model` {CLOSED}"),
+        ("torch.hub.load('some/nets', 'net')", f"`torch.hub.load` {CLOSED}"),
+        ("timm.create_model(name, num_classes=10)", "BatchNorm of `timm.create_model`: "),
+        ("models.get_model('vgg16_bn')", "BatchNorm of `models.get_model`: "),
+        ("models.resnet18(weights=None)", "BatchNorm of `models.resnet18`: "),
+        ("Tagger(models.densenet121())", "BatchNorm of `models.densenet121`: "),
+        ("Tagger(timm.create_model(sys.argv[1]))", f"`timm.create_model` {CLOSED}"),
+        ("models.vgg16()", ""),
+        ("torch.nn.Linear(8, 10); teacher = models.resnet18(); other = Net()", ""),
+        ("timm.create_model(model_name='vit_tiny_patch16_224')", ""),
+        ("transformers.AutoModelForImageClassification.from_pretrained('a')", ""),
+        ("Tagger(torch.nn.Flatten())", ""),
+    ],
+)
+def test_layers_that_the_program_does_not_show(
+    built: str, told: str, usual_edits: Callable[[FileResult], None]
+) -> None:
+    """It was said of layers of the program alone, and a model of a package was under "No action needed"."""
+    (file,) = migrate([decode(TRAINED.format(built=built).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    usual_edits(file)
+    found = [one.message for one in file.diagnoses if one.id == "batch-norm"]
+    assert len(found) == bool(told) and all(one.startswith(told) for one in found)
