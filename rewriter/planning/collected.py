@@ -26,6 +26,7 @@ from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart
 from ..analysis.layouts import metrics
+from ..analysis.layouts.agreed_decisions import decisions
 from ..analysis.layouts.batch_artifacts import (
     dropped_batches,
     early_lengths,
@@ -39,7 +40,7 @@ from ..analysis.layouts.batch_numbers import batch_numbers
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
-from ..analysis.layouts.decisions import decisions, joint_of
+from ..analysis.layouts.decisions import joint_of
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights

@@ -51,6 +51,11 @@ class WrittenValue(NamedTuple):
     loop: cst.CSTNode | None = None
     """The loop over a loader that gives it, a batch or a part of one."""
 
+    @property
+    def node(self) -> cst.CSTNode:
+        """The code of what is given."""
+        return self.value.call if isinstance(self.value, Part) else self.value
+
 
 class Writes:
     """Answers for one program, whatever is prepared in it."""

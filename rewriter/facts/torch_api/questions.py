@@ -376,6 +376,11 @@ def is_per_process(name: str) -> bool:
     return transfer(name, outside.PerProcess) is not None
 
 
+def interrupts(name: str) -> bool:
+    """Whether a call has a function run when something happens to one process alone: a signal."""
+    return transfer(name, outside.Interrupt) is not None
+
+
 def makes_generator(name: str) -> bool:
     """Whether a call makes a generator of random numbers that, given no seed, is seeded by the system."""
     found = transfer(name, tensors.Opaque)
