@@ -45,6 +45,7 @@ from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
+from ..analysis.layouts.own_weights import own_weights
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
@@ -265,6 +266,7 @@ class Collected:
             if record.unit is self.unit:
                 answers.extend(weights(state, training, reducer, record, backward_operand(record)))
         answers.extend(closures(state, self.unit, training))
+        answers.extend(own_weights(reducer, self.unit))
         answers.extend(self._printed(reducer))
         known = {gather.node for gather in self.gathers}
         cut = [a for a in answers if isinstance(a, Gather) and self.program.gradient_path.cuts(self.unit, a)]

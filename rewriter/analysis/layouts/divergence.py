@@ -33,7 +33,7 @@ from .expressions import arguments, counts_dimensions, is_width, value_at
 from .lengths import Length, changed_by, is_list
 from .own_answers import functions_in, own_answers
 from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
-from .writes import Key, Part, WrittenValue, field_of, writes_of
+from .writes import TENSOR_PARTS, Key, Part, WrittenValue, field_of, writes_of
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
 """Attributes of a shard that are equal on all processes."""
@@ -360,7 +360,8 @@ class Equality:
         if node.attr.value in _SAME:
             return
         own = field_of(unit, node)
-        yield (None, node.attr.value) if own is None else own
+        if own is not None or node.attr.value not in TENSOR_PARTS:
+            yield (None, node.attr.value) if own is None else own
         slot = self.state.values.get(node)
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))

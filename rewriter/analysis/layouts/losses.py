@@ -147,10 +147,13 @@ class Reducer:
     def __init__(self, state: State, training: Training, equality: Equality) -> None:
         self.state, self.training, self.equality = state, training, equality
 
-    def whole(self, unit: Unit, value: cst.CSTNode, because: str) -> list[Gather] | None:
-        """The reductions that make a value equal everywhere; None where something else than losses is in it."""
+    def whole(
+        self, unit: Unit, value: cst.CSTNode, because: str, *, given: Iterable[Binding] = ()
+    ) -> list[Gather] | None:
+        """The reductions that make a value equal everywhere; None where something else than losses is in it. ``given``:
+        variables that are equal once the value is."""
         found: dict[cst.CSTNode, Gather] = {}
-        return list(found.values()) if self._collect(unit, value, because, found, set()) else None
+        return list(found.values()) if self._collect(unit, value, because, found, set(given)) else None
 
     def _collect(
         self, unit: Unit, value: cst.CSTNode, because: str, found: dict[cst.CSTNode, Gather], seen: set[Binding]

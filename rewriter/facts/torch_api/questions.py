@@ -360,6 +360,11 @@ def is_parameter(name: str) -> bool:
     return transfer(name, training.Parameter) is not None
 
 
+def clips(name: str) -> bool:
+    """Whether a call limits gradients."""
+    return transfer(name, training.Clip) is not None
+
+
 # ---------------------------------------------------------------- what differs from process to process
 
 
