@@ -11,13 +11,14 @@ from dataclasses import replace
 import libcst as cst
 
 from ...facts.module import Form, Gather
-from ...facts.roles import Role
+from ...facts.roles import SHARES, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import is_zero
+from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import row_counts
 from .conditions import TESTED, Tested, own_conditions
@@ -133,7 +134,13 @@ def _agreed(
     if gathers:
         yield from gathers
     elif decided.hangs or gathers is None:
-        yield undecided(unit, replace(decided, value=condition.test, node=condition), _SHARD, _REMEDY)
+        found = replace(decided, value=condition.test, node=condition)
+        if not any(origins(joint.state.values.get(part), *SHARES) for part in descendants(condition.test)):
+            then = (
+                ", if it is a figure of this shard" if found.hangs else ""
+            )  # an object that holds several is looked at
+            found = replace(found, hangs=False, then=f"{found.then}{then}")
+        yield undecided(unit, found, _SHARD, _REMEDY)
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:

@@ -56,3 +56,31 @@ def test_the_loss_of_the_epoch_is_equal(trained: Trained) -> None:
     )
     text, findings = trained(built="best, bad = 1e9, 0", step=step, epoch=epoch)
     assert f"total += {MEAN}" in text and "if total < best:" in text and findings == ["mean-of-batches"] * 0
+
+
+HOLDERS = """\
+import pandas as pd
+
+class Log:
+    def __init__(self):
+        self.last = None
+    def show(self, row):
+        self.last = row
+
+class Meter:
+    def __init__(self, *keys, log=None):
+        self.totals = pd.DataFrame(index=keys, columns=["average"])
+        self.log = log
+    def result(self):
+        return dict(self.totals.average)
+
+names, log = ["acc"], Log()
+meter = Meter("loss", *names, log=log)
+bad = 0
+"""
+
+
+def test_what_is_given_beside_a_star_is_no_part_of_it(trained: Trained) -> None:
+    """The log gets rows of one process; the figures, and their names, are the same everywhere."""
+    epoch = "if meter.result()['loss'] > 3:\n    bad += 1\nif bad > 5:\n    break"
+    assert trained(built=HOLDERS, step="log.show(x)", epoch=epoch)[1] == []
