@@ -46,6 +46,7 @@ from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
 from ..analysis.layouts.own_weights import own_weights
+from ..analysis.layouts.row_places import placed_rows
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
@@ -284,6 +285,7 @@ class Collected:
         if self.program.config.keep_global_batch:
             self.findings.extend(tied_shapes(self.unit, reach, training))
             self.findings.extend(own_rows_under(state, self.unit, equality.shared))
+            self.findings.extend(placed_rows(reach, self.unit, training, path, equality.shared))
             if not any(finding.id in _OF_LOSSES for finding in self.findings):
                 self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:

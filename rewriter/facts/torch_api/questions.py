@@ -360,6 +360,18 @@ def is_parameter(name: str) -> bool:
     return transfer(name, training.Parameter) is not None
 
 
+def creates_steps(name: str) -> bool:
+    """Whether a call makes a value for each place: ``torch.arange``."""
+    found = transfer(name, tensors.Create)
+    return found is not None and found.steps
+
+
+def cut_along(name: str) -> int | None:
+    """The position of the dimension that a call cuts into parts, or turns round; None for any other call."""
+    found = transfer(name, tensors.Reshape)
+    return found.dim if found is not None and found.how in ("split", "flip") else None
+
+
 def clips(name: str) -> bool:
     """Whether a call limits gradients."""
     return transfer(name, training.Clip) is not None
