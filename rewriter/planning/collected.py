@@ -299,7 +299,7 @@ class Collected:
             self.findings.extend(early)
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
-            self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
+            self.findings.extend(filled_batches(reach, self.unit, training, self.gathers, means))
             self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))
 
     def _is_own_code(self, record: CallRecord) -> bool:
