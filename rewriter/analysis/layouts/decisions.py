@@ -239,7 +239,7 @@ def _changes_rate(branch: cst.CSTNode) -> bool:
 
 def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint: Joint) -> bool:
     """Whether a branch of a statement leaves a loop, a function or the program while all processes work together."""
-    words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
+    words = {word for branch in branches for word in jumps(branch, inner=isinstance(node, cst.While))}
     if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
         loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]
         if any(joint.runs(loop.body) is not None for loop in loops):
@@ -277,7 +277,8 @@ def _ends(state: State, node: cst.CSTNode) -> bool:
     return name in ("sys.exit", "os._exit") or (isinstance(node.func, cst.Name) and node.func.value in ("exit", "quit"))
 
 
-def _jumps(node: cst.CSTNode, inner: bool) -> Iterator[str]:
+def jumps(node: cst.CSTNode, inner: bool = False) -> Iterator[str]:
+    """What is left by the jumps in some code; ``inner``: it is in a loop of its own."""
     if isinstance(node, cst.Return):
         yield "function"
     elif isinstance(node, cst.Yield):
@@ -288,4 +289,4 @@ def _jumps(node: cst.CSTNode, inner: bool) -> Iterator[str]:
         return
     inner = inner or isinstance(node, (cst.For, cst.While))
     for child in children(node):
-        yield from _jumps(child, inner)
+        yield from jumps(child, inner)
