@@ -26,6 +26,7 @@ from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart
 from ..analysis.layouts import metrics
+from ..analysis.layouts.agreed_decisions import decisions
 from ..analysis.layouts.batch_artifacts import (
     dropped_batches,
     early_lengths,
@@ -39,13 +40,15 @@ from ..analysis.layouts.batch_numbers import batch_numbers
 from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
-from ..analysis.layouts.decisions import decisions, joint_of
+from ..analysis.layouts.decisions import joint_of
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.handed_loaders import handed_loaders
 from ..analysis.layouts.joined_metrics import joined_metrics
 from ..analysis.layouts.loss_reductions import open_losses
 from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
+from ..analysis.layouts.own_weights import own_weights
+from ..analysis.layouts.row_places import placed_rows
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
@@ -266,6 +269,7 @@ class Collected:
             if record.unit is self.unit:
                 answers.extend(weights(state, training, reducer, record, backward_operand(record)))
         answers.extend(closures(state, self.unit, training))
+        answers.extend(own_weights(reducer, self.unit))
         answers.extend(self._printed(reducer))
         known = {gather.node for gather in self.gathers}
         cut = [a for a in answers if isinstance(a, Gather) and self.program.gradient_path.cuts(self.unit, a)]
@@ -284,6 +288,7 @@ class Collected:
         if self.program.config.keep_global_batch:
             self.findings.extend(tied_shapes(self.unit, reach, training))
             self.findings.extend(own_rows_under(state, self.unit, equality.shared))
+            self.findings.extend(placed_rows(reach, self.unit, training, path, equality.shared))
             if not any(finding.id in _OF_LOSSES for finding in self.findings):
                 self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
         else:
@@ -297,7 +302,7 @@ class Collected:
             self.findings.extend(early)
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
             self.averages = [a for a in self.averages if a.node not in means] if not early else []
-            self.findings.extend(filled_batches(self.unit, training, self.gathers, means))
+            self.findings.extend(filled_batches(reach, self.unit, training, self.gathers, means))
             self.findings.extend(joined_metrics(state, self.unit, reach, equality.shared, self.gathers))
             if not self.program.abilities.fills_turns:
                 self.findings.extend(dropped_batches(reach, self.unit, training, equality.shared))

@@ -33,7 +33,7 @@ def too_late(
             if late is not None and not _seeded_alike(state, reach, late):
                 yield state.calls[late].unit, finding(late)
     told: set[cst.CSTNode] = set()
-    for noise in weight_noise(state, reach):
+    for noise in weight_noise(reach):
         if noise.draw not in told and not noise.models.isdisjoint(models) and after.site(noise.draw) is not None:
             told.add(noise.draw)
             if not _seeded_alike(state, reach, noise.draw):

@@ -5,7 +5,7 @@ sum of batch means that is divided by the number of samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 
 import libcst as cst
 
@@ -15,6 +15,7 @@ from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.met import Met
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import attribute_assignments, bindings_value, seen_values, unshadowed
 from ..syntax.nodes import counter
@@ -331,20 +332,21 @@ def _evaluated(reach: Reach, training: Training, loop: cst.CSTNode) -> Iterable[
     if loop in training.eval_loops:
         return loaders
     unit = next((unit for unit in reach.units if loop in unit.names.parents), None)
-    if unit is None or loop not in training.train_loops or not has_phases(unit, training, loop):
+    if unit is None or loop not in training.train_loops or not has_phases(reach, unit, training, loop):
         return ()
     return loaders[1:] if all(True in drops_last(reach.state, loader) for loader in loaders) else ()
 
 
-def has_phases(unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
+def has_phases(reach: Reach, unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
     """Whether a loop trains in one phase and evaluates in another."""
     inside = set(descendants(loop))
-    backwards = [record.node for record in training.backwards if record.node in inside]
-    return bool(backwards) and all(_in_a_phase(unit, b, inside) for b in backwards)
+    met = reach.state.once((has_phases, training), lambda: Met(reach, (r.node for r in training.backwards)))
+    trained = [node for node in inside if isinstance(node, cst.Call) and met.first(node) is not None]
+    return bool(trained) and all(_in_a_phase(unit, node, inside, trained) for node in trained)
 
 
 def filled_batches(
-    unit: Unit, training: Training, gathers: Iterable[Gather], known: Container[cst.CSTNode]
+    reach: Reach, unit: Unit, training: Training, gathers: Iterable[Gather], known: Container[cst.CSTNode]
 ) -> Iterator[Finding]:
     """Losses of a loop that trains in one phase and evaluates in another: the last share is filled up with rows.
     ``known``: statements for which a finding says more."""
@@ -354,7 +356,7 @@ def filled_batches(
         if loop is None or loop in told or gather.form is not Form.REDUCE:
             continue
         total = next(unit.names.enclosing(gather.node, cst.AugAssign, cst.Expr), None)
-        if total is not None and total not in known and has_phases(unit, training, loop):
+        if total is not None and total not in known and has_phases(reach, unit, training, loop):
             told.add(loop)
             what = "averages the loss over" if gather.reduction == "mean" else "adds up the loss of"
             yield Finding(
@@ -368,15 +370,22 @@ def filled_batches(
             )
 
 
-def _in_a_phase(unit: Unit, node: cst.CSTNode, inside: Container[cst.CSTNode]) -> bool:
-    """Whether a node of a loop runs in one of several phases: ``if phase == "train":``, ``if train:``."""
+def _in_a_phase(
+    unit: Unit, node: cst.CSTNode, inside: Container[cst.CSTNode], trained: Collection[cst.CSTNode]
+) -> bool:
+    """Whether a node of a loop runs in one of several phases: ``if phase == "train":``, ``if optimizer is not None:``.
+    All turns of the loop are of one phase, and in another one nothing is trained."""
     for around in unit.names.enclosing(node, cst.If):
-        if isinstance(around, cst.If) and around in inside:
-            test = around.test
-            compared = isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].comparator, cst.SimpleString)
-            word = test.attr if isinstance(test, cst.Attribute) else test
-            if compared or (isinstance(word, cst.Name) and "train" in word.value.lower()):
-                return True
+        if not isinstance(around, cst.If) or around not in inside:
+            continue
+        names = {part for part in descendants(around.test) if isinstance(part, cst.Name)}
+        set_here = any(d in inside for name in names if (b := unit.names.binding(name)) for d in b.definitions)
+        body, other = set(descendants(around.body)), set(descendants(around.orelse)) if around.orelse else set()
+        if not set_here and (body.isdisjoint(trained) or other.isdisjoint(trained)):
+            return True
+        word = around.test.attr if isinstance(around.test, cst.Attribute) else around.test
+        if isinstance(word, cst.Name) and word.value == "requires_grad":
+            return True
     return False
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ...facts.module import Form, Gather
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
@@ -22,26 +21,19 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.met import Met
 from ..dataflow.values import CallRecord, State, Unit, origins
-from ..syntax.definitions import plain_values
-from ..syntax.nodes import is_zero, keyword
+from ..syntax.nodes import keyword
 from ..syntax.walk import children, descendants
 from ..training.training import Training
-from .batch_shapes import row_counts
 from .collated_rows import keeps_rows
 from .divergence import Equality
-from .loop_layouts import layouts_of
-from .losses import Reducer
-from .turns import Turns, filters, turns
+from .turns import Turns, counted_by, filters, turns
 
-_SHARD = "which each process computes from its own shard of the data"
-_REMEDY = "decide on a value that is equal on all processes: accelerator.reduce(...)"
-_OF_MAIN = "each process reads the clock, or the memory of its device, by itself: the main process decides for all"
-_OWN_CLOCK = "which each process reads by itself (the clock, the memory of its device)"
-_DECIDED = "let the main process decide: broadcast_object_list([value])[0]"
-_TESTED = (cst.If, cst.While)
+_CHOOSING = (cst.If, cst.While, cst.IfExp, cst.BooleanOperation, cst.Match)
+"""What runs a part of itself, or not, by a value."""
+Loop = cst.For | cst.CompFor
+Choosing = cst.If | cst.While | cst.IfExp | cst.BooleanOperation | cst.Match
 _LONGEST = 60
 """Longer code is not repeated in a finding."""
-_BECAUSE = "all processes must decide alike, and each holds only its shard"
 
 
 class Joint:
@@ -65,7 +57,7 @@ class Joint:
         """Whether a checkpoint is saved by what runs with a node."""
         return self._saving.first(node) is not None
 
-    def branching(self, unit: Unit, node: cst.If | cst.While) -> Decision | None:
+    def branching(self, unit: Unit, node: Choosing) -> Decision | None:
         """What a condition decides that all processes must do alike; None where they may part."""
         if node not in self._branchings:
             self._branchings[node] = _branching(unit, node, self)
@@ -104,15 +96,14 @@ def deciding(
 
     ``split``: each batch is split between the processes, so that they may have different numbers of rows.
     """
-    for node in unit.names.every(cst.If, cst.While):
-        if isinstance(node, (cst.If, cst.While)) and unit.names.function(node) in reach.reachable:
+    for node in unit.names.every(*_CHOOSING):
+        if isinstance(node, _CHOOSING) and unit.names.function(node) in reach.reachable:
             found = joint.branching(unit, node)
-            if found is not None and differs(unit, node.test):
+            if found is not None and differs(unit, found.value):
                 yield found
-    for node in unit.names.every(cst.For):
-        if isinstance(node, cst.For) and unit.names.function(node) in reach.reachable:
-            if (found := _turning(unit, node, joint, differs, split)) is not None:
-                yield found
+    for node in unit.names.every(cst.For, cst.CompFor):
+        if isinstance(node, (cst.For, cst.CompFor)) and unit.names.function(node) in reach.reachable:
+            yield from _turning(unit, node, joint, differs, split)
     for record in joint.training.ticks:
         for arg in record.node.args if record.unit is unit else ():
             if differs(unit, arg.value):
@@ -122,143 +113,80 @@ def deciding(
             yield Decision(value, node, "the learning rate is computed from")
 
 
-def decisions(
-    state: State, unit: Unit, reach: Reach, training: Training, equality: Equality, *, split: bool = False
-) -> Iterator[Gather | Finding]:
-    """
-    What becomes of the local decisions of a module: a loss that is reduced first, or a finding.
-
-    ``split``: each batch is split between the processes, so that they may have different numbers of rows.
-    """
-    reducer = Reducer(state, training, equality)
-    joint = joint_of(equality)
-    for found in deciding(unit, reach, joint, equality.is_local, split=split):
-        node = found.node
-        if isinstance(node, cst.If) and found.hangs and not split and _asks_rows(joint, unit, node.test):
-            yield _of_rows(unit, node)
-            continue
-        gathers = reducer.whole(unit, found.value, _BECAUSE)
-        if not gathers:  # none, where lists are filled with what is one's own
-            yield undecided(unit, found, _SHARD, _REMEDY)
-        else:
-            yield from gathers
-    yield from _by_the_clock(state, unit, reach, joint)
-
-
-def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
-    """What is decided by the time that has passed, or the memory of a device: the main process decides for all."""
-    if not any(questions.is_per_process(outside_name(record)) for record in state.calls.values()):
-        return
-    plain, timed = joint.equality, joint.equality.timed
-
-    def differs(unit: Unit, node: cst.CSTNode) -> bool:
-        return timed.is_local(unit, node) and not plain.is_local(unit, node)
-
-    agreed: list[cst.CSTNode] = []
-    for found in deciding(unit, reach, joint, differs):
-        around = [a.test for a in unit.names.enclosing(found.value, cst.If, cst.While) if isinstance(a, _TESTED)]
-        come = not any(timed.is_local(unit, test) for test in around if test not in (found.value, *agreed))
-        if isinstance(found.node, _TESTED) and found.hangs and come:
-            agreed.append(found.value)
-            yield Gather(found.value, (), _OF_MAIN, form=Form.RECEIVE)
-        elif found.hangs:
-            yield undecided(unit, found, _OWN_CLOCK, _DECIDED)
-
-
 def undecided(unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
     """The finding for a decision on a value that differs; ``why`` goes on from the value."""
-    cause = f"{found.what} {_told(unit, found.value)}, {why}{found.then}"
+    cause = f"{found.what} {spelled(unit, found.value)}, {why}{found.then}"
     severity = Severity.BLOCKED if found.hangs else Severity.REVIEW
     return Finding("local-decision", found.node, cause, remedy, severity)
 
 
-def _branching(unit: Unit, node: cst.If | cst.While, joint: Joint) -> Decision | None:
+def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
     """What a condition decides that all processes must do alike; None where they may part."""
-    branches = [node.body, *([node.orelse] if node.orelse is not None else [])]
-    runs = any(joint.runs(branch) is not None for branch in branches)
+    value, branches = _chosen(node)
+    again = [value] if isinstance(node, cst.While) else []  # asked once more, after each turn
+    runs = any(joint.runs(branch) is not None for branch in (*branches, *again))
     if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
-        return Decision(node.test, node, "whether this step continues depends on", ": the processes would hang")
+        return Decision(value, node, "whether this step continues depends on", ": the processes would hang")
     if any(map(joint.saves, branches)):
         then = ": the main process decides"
-        return Decision(node.test, node, "whether a checkpoint is saved depends on", then, hangs=False)
+        return Decision(value, node, "whether a checkpoint is saved depends on", then, hangs=False)
     if any(_chooses_loss(joint.state, unit, branch) for branch in branches):
         then = ": their losses may differ"
-        return Decision(node.test, node, "the choice of the loss depends on", then, hangs=False)
+        return Decision(value, node, "the choice of the loss depends on", then, hangs=False)
     return None
 
 
+def _chosen(node: Choosing) -> tuple[cst.BaseExpression, list[cst.CSTNode]]:
+    """The value by which something chooses, and the parts of it that run, or do not."""
+    if isinstance(node, cst.BooleanOperation):
+        return node.left, [node.right]
+    if isinstance(node, cst.Match):
+        return node.subject, [case.body for case in node.cases]
+    return node.test, [node.body, *([node.orelse] if node.orelse is not None else [])]
+
+
 def _turning(
-    unit: Unit, loop: cst.For, joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool], split: bool
-) -> Decision | None:
+    unit: Unit, loop: Loop, joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool], split: bool
+) -> Iterator[Decision]:
     """What a loop goes through, where that decides how many steps all processes take together."""
     what, then = "how many steps this loop takes depends on", ": the processes would hang"
     if loop in joint.equality.shared:
-        return Decision(loop.iter, loop, what, then) if filters(joint.state, loop) else None
-    if not differs(unit, loop.iter) or joint.runs(loop.body) is None:
-        return None
+        if filters(joint.state, loop):
+            yield Decision(loop.iter, loop, what, then)
+        return
+    if not differs(unit, loop.iter) or not any(joint.runs(part) is not None for part in _turned(unit, loop)):
+        return
+    if not joint.equality.is_local(unit, loop.iter):  # by no row of a batch
+        numbers = list(counted_by(joint.state, loop.iter))
+        yield from (Decision(each, loop, what, then) for each in numbers if differs(unit, each))
+        return
     found = turns(joint.state, unit, loop)
-    if found is Turns.ROWS and not all(_has_one_size(joint, batch) for batch in _batches(joint, loop)):
+    if found is Turns.ROWS and not all(has_one_size(joint, batch) for batch in _batches(joint, loop)):
         found = Turns.UNCLEAR
     if found is Turns.UNCLEAR:
-        return Decision(loop.iter, loop, what, f"{then}, if the numbers differ", hangs=False)
-    return Decision(loop.iter, loop, what, then) if found is Turns.OWN or (found is Turns.ROWS and split) else None
+        yield Decision(loop.iter, loop, what, f"{then}, if the numbers differ", hangs=False)
+    elif found is Turns.OWN or (found is Turns.ROWS and split):
+        yield Decision(loop.iter, loop, what, then)
 
 
-def _batches(joint: Joint, loop: cst.For) -> Iterator[Origin]:
+def _turned(unit: Unit, loop: Loop) -> Iterator[cst.CSTNode]:
+    """What runs in each turn of a loop, or of a comprehension."""
+    if isinstance(loop, cst.For):
+        yield loop.body
+        return
+    comprehension = next(a for a in unit.names.ancestors(loop) if isinstance(a, cst.BaseComp))
+    if isinstance(comprehension, cst.DictComp):
+        yield comprehension.key
+    yield comprehension.value if isinstance(comprehension, cst.DictComp) else comprehension.elt  # type: ignore
+
+
+def _batches(joint: Joint, loop: Loop) -> Iterator[Origin]:
     """The batches that what a loop goes through is made of."""
     for node in descendants(loop.iter):
         yield from origins(joint.state.values.get(node), Role.BATCH)
 
 
-def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
-    """Whether all that is one process's own in a condition is the number of rows of a batch that has always as many
-    rows on all processes: of a loader with batches of one size, which fills up a short last one."""
-    names = joint.equality.local_names(unit, test)
-    if any(layouts.counts_chosen(test) for layouts in layouts_of(joint.state).around(unit, test)):
-        return False
-    return bool(names) and all(_is_row_count(joint, unit, name) for name in names)
-
-
-def _is_row_count(joint: Joint, unit: Unit, name: cst.Name) -> bool:
-    parents = unit.names.parents
-    if (shape := _first_of(unit, name)) is not None:  # ``rows, width = x.shape``
-        inner = joint.equality.local_names(unit, shape)
-        return len(inner) == 1 and _is_of_one_size(joint, inner[0])
-    values = plain_values(unit.names, name)
-    if len(values) == 1:  # ``rows = x.size(0)``
-        inner = joint.equality.local_names(unit, values[0])
-        return len(inner) == 1 and _is_row_count(joint, unit, inner[0])
-    if not _is_of_one_size(joint, name):
-        return False
-    parent = parents[name]
-    if isinstance(parent, cst.Arg):
-        call = parents[parent]
-        return isinstance(call, cst.Call) and method_name(call) == "len"
-    if not isinstance(parent, cst.Attribute) or parent.attr.value not in ("size", "shape"):
-        return False
-    sizes = parents[parent] if parent.attr.value == "size" else parent
-    if isinstance(sizes, cst.Call) and sizes.args:
-        return is_zero(sizes.args[0].value)
-    at = parents[sizes]
-    index = at.slice[0].slice if isinstance(at, cst.Subscript) and len(at.slice) == 1 else None
-    return isinstance(index, cst.Index) and is_zero(index.value)
-
-
-def _first_of(unit: Unit, name: cst.Name) -> cst.BaseExpression | None:
-    """The sizes of a tensor of which a variable is given the first alone."""
-    binding = unit.names.binding(name)
-    definitions = binding.definitions if binding is not None else ()
-    counts = row_counts(unit, unit.names.statement(definitions[0])) if len(definitions) == 1 else ()
-    found = (c.assign.value for c in counts if c.binding is binding and c.form == "first of sizes")
-    return next(found, None)
-
-
-def _is_of_one_size(joint: Joint, name: cst.Name) -> bool:
-    batches = origins(joint.state.values.get(name), Role.BATCH)
-    return bool(batches) and all(_has_one_size(joint, batch) for batch in batches)
-
-
-def _has_one_size(joint: Joint, batch: Origin) -> bool:
+def has_one_size(joint: Joint, batch: Origin) -> bool:
     """Whether a prepared loader gives a batch, with as many rows on all processes."""
     call = batch.source.node if batch.source is not None else None
     prepared = {o for loop in joint.equality.shared for o in joint.reach.loaders(loop)}
@@ -268,20 +196,7 @@ def _has_one_size(joint: Joint, batch: Origin) -> bool:
     return keyword(call, "batch_sampler", 4) is None and (collate is None or keeps_rows(joint.reach, collate))
 
 
-def _of_rows(unit: Unit, node: cst.If) -> Finding:
-    """What is said of a step that is left out where a batch is short: all processes leave it out, or none."""
-    return Finding(
-        "local-decision",
-        node,
-        f"whether this step continues depends on {_told(unit, node.test)}: a short last batch is filled up on N "
-        "processes, so that all of them train on it; with split batches each process has its shard of the rows, "
-        "and never as many as the script's batch",
-        "for the same steps use drop_last=True; with split batches leave out this condition",
-        Severity.REVIEW,
-    )
-
-
-def _told(unit: Unit, node: cst.CSTNode) -> str:
+def spelled(unit: Unit, node: cst.CSTNode) -> str:
     """The code of a value, where it is short enough for a sentence."""
     text = unit.names.one_line(node)
     return f"`{text}`" if len(text) <= _LONGEST else "a value"
@@ -324,7 +239,7 @@ def _changes_rate(branch: cst.CSTNode) -> bool:
 
 def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint: Joint) -> bool:
     """Whether a branch of a statement leaves a loop, a function or the program while all processes work together."""
-    words = {word for branch in branches for word in _jumps(branch, inner=isinstance(node, cst.While))}
+    words = {word for branch in branches for word in jumps(branch, inner=isinstance(node, cst.While))}
     if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
         loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]
         if any(joint.runs(loop.body) is not None for loop in loops):
@@ -362,7 +277,8 @@ def _ends(state: State, node: cst.CSTNode) -> bool:
     return name in ("sys.exit", "os._exit") or (isinstance(node.func, cst.Name) and node.func.value in ("exit", "quit"))
 
 
-def _jumps(node: cst.CSTNode, inner: bool) -> Iterator[str]:
+def jumps(node: cst.CSTNode, inner: bool = False) -> Iterator[str]:
+    """What is left by the jumps in some code; ``inner``: it is in a loop of its own."""
     if isinstance(node, cst.Return):
         yield "function"
     elif isinstance(node, cst.Yield):
@@ -373,4 +289,4 @@ def _jumps(node: cst.CSTNode, inner: bool) -> Iterator[str]:
         return
     inner = inner or isinstance(node, (cst.For, cst.While))
     for child in children(node):
-        yield from _jumps(child, inner)
+        yield from jumps(child, inner)

@@ -22,7 +22,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import key_of
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
-from ..dataflow.values import Bound, CallRecord, Function, Instance, Mapping, State, Unit, origins
+from ..dataflow.values import CallRecord, Instance, Mapping, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
@@ -31,8 +31,9 @@ from ..training.draws import drawn
 from ..training.training import Training
 from .expressions import arguments, counts_dimensions, is_width, value_at
 from .lengths import Length, changed_by, is_list
+from .own_answers import functions_in, own_answers
 from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
-from .writes import Key, Part, field_of, writes_of
+from .writes import TENSOR_PARTS, Key, Part, WrittenValue, field_of, writes_of
 
 _SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
 """Attributes of a shard that are equal on all processes."""
@@ -59,7 +60,8 @@ class Equality:
         cut: expressions that give the rows of one process, of a batch that no loader yields.
         early: whether a node reads a loader before that is prepared: what it reads is no shard.
         branches: what is set or returned under a condition depends on that condition, too: ``bad += 1``.
-        clock: what each process reads for itself, by the clock or of its device, is its own as well.
+        clock: what each process reads for itself, by the clock or of its device, is its own as well; so is whether
+            there is a file, asked between steps, and what the handler of a signal sets.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Equality:
         self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         self._found_behind: dict[Key, list[Key]] = {}
+        self._answers = own_answers(reach, training)
         self._presences = Presences(state, reach, self._keys, self._is_given, self._is_drawn)
 
     def also(self, loop: cst.CSTNode, gathers: Iterable[tuple[Unit, Gather]]) -> Equality:
@@ -104,9 +107,18 @@ class Equality:
 
     @cached_property
     def timed(self) -> Equality:
-        """What is equal where each process asks for the time, or for the memory of its device, by itself."""
-        state, reach, training = self.state, self.reach, self.training
-        return Equality(state, reach, training, self.shared, self._gathers, self._cut, early=self._early, clock=True)
+        """What is equal where each process asks for the time, for the memory of its device, or for a file by itself."""
+        return self._with(clock=True)
+
+    @cached_property
+    def chosen(self) -> Equality:
+        """What is equal where what is set or returned under a condition depends on that condition, too."""
+        return self._with(branches=True)
+
+    def _with(self, *, clock: bool = False, branches: bool = False) -> Equality:
+        state, reach, training, shared = self.state, self.reach, self.training, self.shared
+        ways = {"clock": clock or self._clock, "branches": branches or self._branches}
+        return Equality(state, reach, training, shared, self._gathers, self._cut, early=self._early, **ways)
 
     def is_local(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether an expression may differ from process to process; of a condition, whether it is met."""
@@ -114,6 +126,11 @@ class Equality:
         tested = isinstance(around, (cst.If, cst.While)) and around.test is node
         keys = self._truth(unit, node) if tested else self._keys(unit, node)
         return any(self._comes_from_share(key) for key in keys)
+
+    def given(self, unit: Unit, node: cst.CSTNode) -> Iterator[WrittenValue]:
+        """What the variables, objects and attributes in an expression are given, as far as it sees that."""
+        for key in self._keys(unit, node):
+            yield from self._seen(key)
 
     def local_names(self, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
         """The names in an expression that hold something of one process's own."""
@@ -210,13 +227,13 @@ class Equality:
             yield from self._lengthened(key.held)
             return
         seen = key.definitions if isinstance(key, Variable) else ()
-        for write in self._writes.of(key.binding if isinstance(key, Variable) else key):
+        for write in self._seen(key):
             unit, value = write.unit, write.value
-            if write.definition is not None and write.definition not in seen:
-                continue
-            yield from self._conditions(unit, value.call if isinstance(value, Part) else value)
+            yield from self._conditions(unit, write.node)
             if write.loop in self.shared:
                 yield DivergenceSource(write.loop)
+            elif self._clock and self._answers.on_signal(write):
+                yield DivergenceSource(write.node)
             elif isinstance(value, Part) and value.call in self._cut:
                 yield DivergenceSource(value.call)
             elif isinstance(value, Part):
@@ -226,12 +243,17 @@ class Equality:
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
             yield from self._handed(key.binding, self._keys)
 
+    def _seen(self, key: Key) -> Iterator[WrittenValue]:
+        """What a key is given, as far as the read of a variable sees it."""
+        seen, place = (key.definitions, key.binding) if isinstance(key, Variable) else ((), key)
+        for write in self._writes.of(place):
+            if write.definition is None or write.definition in seen:
+                yield write
+
     def _lengthened(self, held: Key) -> Iterator[Key]:
         """What the number of elements of a list depends on."""
         seen, place = (held.definitions, held.binding) if isinstance(held, Variable) else ((), held)
-        for write in self._writes.of(place):
-            if write.definition is not None and write.definition not in seen:
-                continue
+        for write in self._seen(held):
             if write.loop in self.shared:
                 yield DivergenceSource(write.loop)
             else:
@@ -275,8 +297,8 @@ class Equality:
         yield from self._under(unit, node) if self._branches else ()
 
     def _under(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
-        for around in unit.names.enclosing(node, cst.If):
-            if isinstance(around, cst.If):
+        for around in unit.names.enclosing(node, cst.If, cst.While):
+            if isinstance(around, (cst.If, cst.While)):
                 yield from self._truth(unit, around.test)
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
@@ -338,22 +360,21 @@ class Equality:
         if node.attr.value in _SAME:
             return
         own = field_of(unit, node)
-        yield (None, node.attr.value) if own is None else own
+        if own is not None or node.attr.value not in TENSOR_PARTS:
+            yield (None, node.attr.value) if own is None else own
         slot = self.state.values.get(node)
         if slot is not None:
             yield from (t for t in slot.things if isinstance(t, Instance))
             yield from self._given_away(slot)
+        if self._clock and own is None:
+            yield from map(DivergenceSource, self._answers.kept_in(node, self._writes, conditions=self._branches))
         yield from self._keys(unit, node.value)
 
     def _given_away(self, slot: Slot) -> Iterator[Key]:
         """What the results of functions depend on that are handed on, uncalled: ``map(score, ks)``, ``key=self.rank``.
         Whoever gets them may call them, with what it is given beside them."""
-        for thing in slot.things:
-            klass = thing.receiver.klass if isinstance(thing, Bound) and isinstance(thing.receiver, Instance) else None
-            method = klass.method(thing.name) if klass is not None and isinstance(thing, Bound) else None
-            function = thing if isinstance(thing, Function) else method
-            if function is not None:
-                yield from self._summary(function.node, None).keys
+        for function in functions_in(slot):
+            yield from self._summary(function.node, None).keys
 
     def _call(self, unit: Unit, node: cst.Call, place: int | None = None) -> Iterator[Key]:
         """What a call's result depends on; ``place``: one of the values that it gives."""
@@ -373,7 +394,7 @@ class Equality:
         if record is not None and ((iterator_drawn(record) and self._drawn(node)) or self._is_noise(record)):
             yield DivergenceSource(node)
             return
-        if self._clock and record is not None and questions.is_per_process(outside_name(record)):
+        if self._clock and record is not None and self._answers.is_asked_apart(record):
             yield DivergenceSource(node)
             return
         called = self.reach.called(node)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..dataflow.callees import method_name
-from ..syntax.nodes import FunctionNode, is_zero, positional
+from ..syntax.nodes import FunctionNode, is_zero, parameters, positional
 
 
 def value_at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression:
@@ -19,9 +19,10 @@ def value_at(value: cst.BaseExpression, place: int | None) -> cst.BaseExpression
 
 
 def arguments(call: cst.Call, function: FunctionNode, name: str) -> Iterator[cst.BaseExpression]:
-    """What a call hands to a parameter; everything where a star hides it."""
+    """What a call hands to a parameter; all that has no other parameter's name where a star hides it."""
     if any(arg.star for arg in call.args):
-        yield from (arg.value for arg in call.args)
+        others = {param.name.value for param in parameters(function)} - {name}
+        yield from (arg.value for arg in call.args if arg.keyword is None or arg.keyword.value not in others)
         return
     places = [param.name.value for param in positional(function)]
     if places[:1] in (["self"], ["cls"]):

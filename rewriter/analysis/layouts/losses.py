@@ -136,28 +136,44 @@ def reduced(name: cst.Name, reduction: str, because: str) -> Gather:
     return Gather(name, (name.value,), because, form=Form.REDUCE, reduction=reduction)
 
 
+def _in_brackets(unit: Unit, node: cst.NamedExpr) -> str:
+    code = unit.names.module.code_for_node(node)
+    return code if node.lpar else f"({code})"
+
+
 class Reducer:
     """Finds, for a value of one process's own, the losses to reduce so that it is equal on all processes."""
 
     def __init__(self, state: State, training: Training, equality: Equality) -> None:
         self.state, self.training, self.equality = state, training, equality
 
-    def whole(self, unit: Unit, value: cst.CSTNode, because: str) -> list[Gather] | None:
-        """The reductions that make a value equal everywhere; None where something else than losses is in it."""
+    def whole(
+        self, unit: Unit, value: cst.CSTNode, because: str, *, given: Iterable[Binding] = ()
+    ) -> list[Gather] | None:
+        """The reductions that make a value equal everywhere; None where something else than losses is in it. ``given``:
+        variables that are equal once the value is."""
         found: dict[cst.CSTNode, Gather] = {}
-        return list(found.values()) if self._collect(unit, value, because, found, set()) else None
+        return list(found.values()) if self._collect(unit, value, because, found, set(given)) else None
 
     def _collect(
         self, unit: Unit, value: cst.CSTNode, because: str, found: dict[cst.CSTNode, Gather], seen: set[Binding]
     ) -> bool:
         if self._hidden(unit, value):
             return False
+        inside: set[cst.CSTNode] = set()
         for name in self.equality.local_names(unit, value):
             reduction = reduction_of(self.state, unit, name)
+            if name in inside:
+                continue
             if is_loss_name(self.state, self.training, unit, name) and is_tensor(self.state, unit, name):
                 if reduction == "mixed" or not self._everywhere(unit, name):
                     return False
-                found[name] = reduced(name, reduction, because)
+                node = unit.names.parents[name]
+                if isinstance(node, cst.NamedExpr) and node.target is name:  # while (loss := loss / 2) > limit
+                    inside.update(descendants(node))
+                    found[node] = Gather(node, (_in_brackets(unit, node),), because, Form.REDUCE, reduction=reduction)
+                else:
+                    found[name] = reduced(name, reduction, because)
                 continue
             binding = unit.names.binding(name)
             if binding is None or not binding.definitions:
@@ -194,7 +210,7 @@ class Reducer:
 def assigned(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
     """What a plain assignment gives to a name; None for parameters, loop targets and unpacked values."""
     parent = unit.names.parents.get(definition)
-    if isinstance(parent, cst.AugAssign):
+    if isinstance(parent, (cst.AugAssign, cst.NamedExpr)):
         return parent.value
     above = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else None
     return above.value if isinstance(above, cst.Assign) else None

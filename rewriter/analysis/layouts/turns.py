@@ -28,12 +28,23 @@ class Turns(Enum):
     UNCLEAR = "unclear"
 
 
-def filters(state: State, loop: cst.For) -> bool:
+def filters(state: State, loop: cst.For | cst.CompFor) -> bool:
     """Whether something leaves out elements on their way to a loop, by what is in them: ``filter(is_good, loader)``."""
     return any(questions.leaves_out(outside_name(state.calls[call])) for call in _handed_on(state, loop.iter))
 
 
-def turns(state: State, unit: Unit, loop: cst.For) -> Turns:
+def counted_by(state: State, source: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The values that say how many turns a loop takes: the numbers of a ``range``, or what it goes through."""
+    name = outside_name(state.calls[source]) if isinstance(source, cst.Call) and source in state.calls else ""
+    if not isinstance(source, cst.Call) or not (name == "builtins.range" or _hands_on(name)):
+        yield source
+        return
+    for arg in source.args if name.startswith("builtins.") else source.args[:1]:
+        if arg.keyword is None:
+            yield from [arg.value] if name == "builtins.range" else counted_by(state, arg.value)
+
+
+def turns(state: State, unit: Unit, loop: cst.For | cst.CompFor) -> Turns:
     """How many turns a loop takes that is no loop over a loader."""
     around = layouts_of(state).around(unit, loop)
     found = [each for layouts in around for each in _turns(state, layouts, loop.iter)]

@@ -13,12 +13,14 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.command_lines import option
 from ..dataflow.values import External, Instance, Unit, origins
-from ..syntax.nodes import FunctionNode, positional
+from ..syntax.nodes import FunctionNode, changed_in_place, positional
 from ..syntax.walk import descendants
 from ..training.step_counts import bars
 
 _WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Call)
 """The kinds of node by which something is written."""
+TENSOR_PARTS = frozenset({"data", "grad"})
+"""Attributes by which a tensor itself is read, or changed."""
 SHRINKING = frozenset("pop popleft clear".split())
 """The methods that take elements out of a list."""
 _HANDED_ON = (
@@ -50,6 +52,11 @@ class WrittenValue(NamedTuple):
     """The name that it defines."""
     loop: cst.CSTNode | None = None
     """The loop over a loader that gives it, a batch or a part of one."""
+
+    @property
+    def node(self) -> cst.CSTNode:
+        """The code of what is given."""
+        return self.value.call if isinstance(self.value, Part) else self.value
 
 
 class Writes:
@@ -107,8 +114,8 @@ class Writes:
             self._note(self._target(unit, target), WrittenValue(unit, value, name, loop))
 
     def _target(self, unit: Unit, target: cst.CSTNode) -> Key | None:
-        while isinstance(target, cst.Subscript):
-            target = target.value
+        while field_of(unit, target) is None and (of := _whole_of(target)) is not None:
+            target = of
         if isinstance(target, cst.Name):
             return unit.names.binding(target)
         if isinstance(target, cst.Attribute):
@@ -160,7 +167,8 @@ class Writes:
                     self._note(thing, WrittenValue(unit, arg.value))
         roles = origins(things)
         outside = things is not None and any(isinstance(t, External) for t in things.things)  # torch.save(state, path)
-        if not instances and not roles and not outside and isinstance(unit.names.parents.get(call), cst.Expr):
+        alone = isinstance(unit.names.parents.get(call), cst.Expr) or changed_in_place(call) is not None
+        if not instances and not roles and not outside and alone:
             for arg in call.args:
                 self._note(self._target(unit, func.value), WrittenValue(unit, arg.value))
 
@@ -198,13 +206,24 @@ class Writes:
         return part is read or isinstance(call, _HANDED_ON)
 
 
+def _whole_of(target: cst.CSTNode) -> cst.CSTNode | None:
+    """That of which something is a part, or what a method that changes it gives: ``self.size.data.mul_(0.9)``."""
+    if isinstance(target, cst.Subscript):
+        return target.value
+    if isinstance(target, cst.Attribute) and target.attr.value in TENSOR_PARTS:
+        return target.value
+    return changed_in_place(target)
+
+
 def writes_of(reach: Reach) -> Writes:
     """What is written where in a program: one answer for all that ask."""
     return reach.state.once(Writes, lambda: Writes(reach))
 
 
-def field_of(unit: Unit, node: cst.Attribute) -> Key | None:
+def field_of(unit: Unit, node: cst.CSTNode) -> Key | None:
     """For ``self.name`` in a method: the attribute of that class."""
+    if not isinstance(node, cst.Attribute):
+        return None
     base = node.value
     if not isinstance(base, cst.Name) or base.value != "self":
         return None

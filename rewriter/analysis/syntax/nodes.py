@@ -127,3 +127,10 @@ def names_read(node: cst.CSTNode) -> Iterator[str]:
 def with_names(text: str, given: Mapping[str, str]) -> str:
     """An expression with other names in it, those of attributes apart."""
     return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda found: given.get(found[0], found[0]), text)
+
+
+def changed_in_place(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The tensor that a method changes in place: ``p.mul_(2)``; None for anything else."""
+    method = node.func if isinstance(node, cst.Call) else None
+    name = method.attr.value if isinstance(method, cst.Attribute) else ""
+    return method.value if isinstance(method, cst.Attribute) and name.endswith("_") and name[-2:] != "__" else None

@@ -7,16 +7,14 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.roles import Origin, Role
+from ...facts.roles import Origin
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import State, Unit, origins
+from ..dataflow.values import Unit
 from ..syntax.definitions import seen_values
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from .draws import drawn
-from .training import whole
-
-_PARTS = frozenset({"data", "grad"})
+from .weight_changes import weight_changes
 
 
 class WeightNoise(NamedTuple):
@@ -28,64 +26,15 @@ class WeightNoise(NamedTuple):
     gradients: bool
 
 
-def weight_noise(state: State, reach: Reach) -> Iterator[WeightNoise]:
+def weight_noise(reach: Reach) -> Iterator[WeightNoise]:
     """The draws that change the weights of a model in place, or the gradients that an optimizer then steps with."""
-    for unit in reach.units:
-        for node in unit.names.every(cst.Assign, cst.AugAssign, cst.Call):
-            target, values = _change(node)
-            if target is None or unit.names.function(node) not in reach.reachable:
-                continue
-            held = _weights(state, target) or _stepped(state, unit, target)
-            if not held:
-                continue
-            gradients = any(isinstance(n, cst.Attribute) and n.attr.value == "grad" for n in _chain(target))
-            for value in values:
-                for draw in _draws(reach, unit, value):
-                    yield WeightNoise(draw, held, gradients)
+    for change in weight_changes(reach):
+        for value in change.values:
+            for draw in torch_draws(reach, change.unit, value):
+                yield WeightNoise(draw, change.models, change.gradients)
 
 
-def _change(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
-    """What a statement or a call changes in place, and what it changes it by."""
-    if isinstance(node, cst.Assign) and len(node.targets) == 1:
-        target = node.targets[0].target
-        named = isinstance(target, cst.Attribute) and target.attr.value in _PARTS
-        return (target if named else None), [node.value]
-    if isinstance(node, cst.AugAssign):
-        return node.target, [node.value]
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value.endswith("_"):
-        return node.func.value, [arg.value for arg in node.args]
-    return None, []
-
-
-def _weights(state: State, node: cst.BaseExpression) -> frozenset[Origin]:
-    """The models of which an expression gives weights or gradients: ``p``, ``p.data``, ``p.grad.data``."""
-    held = (o for part in _chain(node) for o in origins(state.values.get(part), Role.PARAMETERS))
-    return frozenset(whole(state, o.source) for o in held if o.source is not None)
-
-
-def _stepped(state: State, unit: Unit, node: cst.BaseExpression) -> frozenset[Origin]:
-    """The models whose weights an optimizer of the script's own steps: in its class, a variable of a loop."""
-    around = next((n for n in unit.names.ancestors(node) if isinstance(n, cst.ClassDef)), None)
-    klass = unit.classes.get(around) if around is not None else None
-    base = list(_chain(node))[-1]
-    binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
-    if klass is None or klass.role is not Role.OPTIMIZER or binding is None:
-        return frozenset()
-    if not any(isinstance(next(unit.names.enclosing(d, cst.For), None), cst.For) for d in binding.definitions):
-        return frozenset()
-    made = [o for o, own in state.klass.items() if isinstance(o, Origin) and klass in own.lineage()]
-    held = (params for optimizer in made for params in origins(state.related.get(optimizer), Role.PARAMETERS))
-    return frozenset(whole(state, params.source) for params in held if params.source is not None)
-
-
-def _chain(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    yield node
-    while isinstance(node, cst.Attribute) and node.attr.value in _PARTS:
-        node = node.value
-        yield node
-
-
-def _draws(reach: Reach, unit: Unit, value: cst.BaseExpression) -> Iterator[cst.Call]:
+def torch_draws(reach: Reach, unit: Unit, value: cst.BaseExpression) -> Iterator[cst.Call]:
     """The draws on which a value depends, in its expression, in its variables and in what functions return."""
     pending, seen = [(unit, value)], {value}
     while pending:

@@ -383,6 +383,23 @@ def is_parameter(name: str) -> bool:
     return transfer(name, training.Parameter) is not None
 
 
+def creates_steps(name: str) -> bool:
+    """Whether a call makes a value for each place: ``torch.arange``."""
+    found = transfer(name, tensors.Create)
+    return found is not None and found.steps
+
+
+def cut_along(name: str) -> int | None:
+    """The position of the dimension that a call cuts into parts, or turns round; None for any other call."""
+    found = transfer(name, tensors.Reshape)
+    return found.dim if found is not None and found.how in ("split", "flip") else None
+
+
+def clips(name: str) -> bool:
+    """Whether a call limits gradients."""
+    return transfer(name, training.Clip) is not None
+
+
 # ---------------------------------------------------------------- what differs from process to process
 
 
@@ -397,6 +414,11 @@ def stamps(name: str) -> bool:
 def is_per_process(name: str) -> bool:
     """Whether a call returns what differs between processes and is not random: the clock, the number of a process."""
     return transfer(name, outside.PerProcess) is not None
+
+
+def interrupts(name: str) -> bool:
+    """Whether a call has a function run when something happens to one process alone: a signal."""
+    return transfer(name, outside.Interrupt) is not None
 
 
 def makes_generator(name: str) -> bool:

@@ -96,6 +96,7 @@ class _Loop:
         self.numbers = Numbers(step)
         self.gathers = Gathers(step, path)
         self.totals = Totals(step.state, step.unit, step.reach, step.loop)
+        self.has_phases = has_phases(step.reach, step.unit, step.training, step.loop)
 
     def collected(self) -> Iterator[Answer]:
         """The losses of ``[step(batch) for batch in loader]``."""
@@ -234,7 +235,9 @@ class _Loop:
         if not self.fills and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
-        phases = has_phases(self.unit, self.training, self.loop)  # of such a loop one finding speaks for all
+        phases = has_phases(
+            self.reach, self.unit, self.training, self.loop
+        )  # of such a loop one finding speaks for all
         for total in totals if not phases else ():
             text = quotients.by_all_rows(total)
             sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
@@ -255,7 +258,11 @@ class _Loop:
         if isinstance(self.loop, cst.For):
             nodes = {total.node for total in totals}
             figures = BatchFigures(self.state, self.unit, self.loop, self.layouts, [gather]).all()
-            yield from (figure for figure in figures if figure.kind is Kind.UNKNOWN and figure.node in nodes)
+            phases = has_phases(
+                self.reach, self.unit, self.training, self.loop
+            )  # an evaluation is looked at more closely
+            kinds = (Kind.UNKNOWN, Kind.MEAN) if phases else (Kind.UNKNOWN,)
+            yield from (figure for figure in figures if figure.kind in kinds and figure.node in nodes)
 
     def _halves(self, alone: list[Total], plan: EpochPlan, quotients: Quotients) -> list[Total]:
         """

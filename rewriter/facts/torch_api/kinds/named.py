@@ -88,5 +88,6 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "memory": outside.InMemory,
     "exit": outside.Exit,
     "command": outside.Command,
+    "interrupt": outside.Interrupt,
     "raised": outside.Raised,
 }

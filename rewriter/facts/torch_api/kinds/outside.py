@@ -105,6 +105,10 @@ class Command(NamedTuple):
     command: int = 0
 
 
+class Interrupt(NamedTuple):
+    """Has a function run when something happens to this process alone: a signal."""
+
+
 class Raised(NamedTuple):
     """An exception."""
 

@@ -149,6 +149,8 @@ ROWS: Table = {
     "logging.handlers.RotatingFileHandler": ("log_file", {}),
     "logging.handlers.TimedRotatingFileHandler": ("log_file", {}),
     "logging.handlers.WatchedFileHandler": ("log_file", {}),
+    # signals
+    "signal.signal": ("interrupt", {}),
     # the end
     "sys.exit": ("exit", {}),
     "os._exit": ("exit", {}),

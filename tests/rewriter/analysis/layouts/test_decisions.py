@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
@@ -156,6 +158,49 @@ def test_a_time_that_one_option_has_is_not_in_the_others(trained: Trained) -> No
     assert "if args.once:" in text and findings == []
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "while step(x, y) > 0.5:\n    pass",
+        "while (value := step(x, y)) > 0.5:\n    pass",
+        "value = step(x, y)\nvalue > 0.5 and step(x, y)",
+        "value = step(x, y)\nstep(x, y) if value > 0.5 else None",
+        "[step(x, y) for _ in range(int(y.sum()))]",
+        "match step(x, y) > 0.5:\n    case True:\n        step(x, y)",
+    ],
+)
+def test_a_step_that_is_taken_in_an_expression(trained: Trained, step: str) -> None:
+    """By a value of one process's own: in the condition of a loop, after `and`, in a comprehension."""
+    assert trained(built=STEP, step=step)[1] == ["local-decision"]
+
+
+STEP = """\
+def step(x, y):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("while (loss := loss / 2) > 9", 'while {reduce}((loss := loss / 2).detach(), reduction="mean") > 9'),
+        ("if (value := loss.item()) > 9", 'if (value := {reduce}(loss.detach(), reduction="mean").item()) > 9'),
+        (
+            "if not torch.isfinite(loss := loss / 2)",
+            'if not torch.isfinite({reduce}((loss := loss / 2).detach(), reduction="mean"))',
+        ),
+    ],
+)
+def test_a_loss_that_is_named_in_the_condition(trained: Trained, before: str, after: str) -> None:
+    text, findings = trained(built=STEP, loss=LOSS + f"\n{before}:\n    step(x, y)")
+    assert after.format(reduce="accelerator.reduce") in text and findings == []
+
+
+LOSS = "loss = torch.nn.functional.cross_entropy(model(x), y)"
 ENDLESS = """\
 import torch
 from itertools import repeat

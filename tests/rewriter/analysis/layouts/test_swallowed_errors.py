@@ -75,10 +75,11 @@ def _told(**parts: str) -> list[tuple[str, str]]:
         ("except:\npass", "except"),
         ("except (KeyboardInterrupt, ValueError):\nbreak", "except (KeyboardInterrupt, ValueError)"),
         ("except Exception as error:\nif 'memory' not in str(error):\n    raise", "except Exception"),
+        ("except RuntimeError as e:\nif 'memory' in str(e):\n    continue\nraise e", "except RuntimeError"),
         ("except Exception:\nsys.exit()", "except Exception"),
         ("except Exception:\nraise SystemExit", "except Exception"),
     ],
-    ids="continue print pass break raises_some exits_with_success ends_with_success".split(),
+    ids="continue print pass break raises_some goes_on_after_some exits_with_success ends_with_success".split(),
 )
 def test_a_handler_that_goes_on(handler: str, named: str) -> None:
     ((line, told),) = _told(turn=_tried(STEP, handler))
@@ -92,12 +93,13 @@ def test_a_handler_that_goes_on(handler: str, named: str) -> None:
         "except RuntimeError as error:\nraise ValueError from error",
         "except Exception:\nsys.exit(1)",
         "except Exception:\nos._exit(2)",
+        "except Exception:\nfor part in (x, y):\n    if part is None:\n        break\nraise",
         "except Exception as error:\nif 'memory' in str(error):\n    raise\nelse:\n    raise SystemExit('failed')",
         "except KeyboardInterrupt:\nbreak",
         "except (StopIteration, ImportError):\npass",
         "finally:\nprint('done')",
     ],
-    ids="raises_again raises_another exits_with_an_error exits_at_once raises_each_way the_person_who_stops_it "
+    ids="raises_again raises_another exits_with_an_error exits_at_once leaves_a_loop_of_its_own raises_each_way the_person_who_stops_it "
     "the_end_of_the_data no_handler".split(),
 )
 def test_nothing_is_said_where_all_end_or_all_meet_it(handler: str) -> None:

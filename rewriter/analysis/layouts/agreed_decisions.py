@@ -1,0 +1,204 @@
+"""
+What becomes of decisions that could fall differently on each process: all take the mean of a loss, or what the main
+process has read; or there is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+
+import libcst as cst
+
+from ...facts.module import Form, Gather
+from ...facts.roles import SHARES, Role
+from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
+from ..dataflow.values import State, Unit, origins
+from ..syntax.definitions import plain_values
+from ..syntax.nodes import is_zero
+from ..syntax.walk import descendants
+from ..training.training import Training
+from .batch_shapes import row_counts
+from .conditions import TESTED, Tested, own_conditions
+from .decisions import Decision, Joint, deciding, has_one_size, joint_of, spelled, undecided
+from .divergence import Equality
+from .loop_layouts import layouts_of
+from .losses import Reducer
+from .own_answers import own_answers
+
+_SHARD = "which each process computes from its own shard of the data"
+_REMEDY = "decide on a value that is equal on all processes: accelerator.reduce(...)"
+_OF_MAIN = "each process reads this by itself (the clock, a file, its device): the main process decides for all"
+_OWN_CLOCK = "which each process reads by itself (the clock, a file, its device)"
+_DECIDED = "let the main process decide: broadcast_object_list([value])[0]"
+_BECAUSE = "all processes must decide alike, and each holds only its shard"
+
+
+def decisions(
+    state: State, unit: Unit, reach: Reach, training: Training, equality: Equality, *, split: bool = False
+) -> Iterator[Gather | Finding]:
+    """
+    What becomes of the local decisions of a module: a loss that is reduced first, or a finding.
+
+    ``split``: each batch is split between the processes, so that they may have different numbers of rows.
+    """
+    reducer = Reducer(state, training, equality)
+    joint = joint_of(equality)
+    for found in deciding(unit, reach, joint, equality.is_local, split=split):
+        node = found.node
+        if isinstance(node, cst.If) and found.hangs and not split and _asks_rows(joint, unit, node.test):
+            yield _of_rows(unit, node)
+            continue
+        gathers = reducer.whole(unit, found.value, _BECAUSE)
+        if not gathers:  # none, where lists are filled with what is one's own
+            yield undecided(unit, found, _SHARD, _REMEDY)
+        else:
+            yield from gathers
+    yield from _by_the_clock(state, unit, reach, joint)
+    yield from _under_conditions(state, unit, joint, reducer)
+
+
+def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
+    """What is decided by what each process reads by itself: the time that has passed, the memory of a device, whether
+    there is a file. The main process decides for all."""
+    if not own_answers(reach, joint.training).any:
+        return
+    plain, timed = joint.equality, joint.equality.timed
+
+    def differs(unit: Unit, node: cst.CSTNode) -> bool:
+        return timed.is_local(unit, node) and not plain.is_local(unit, node)
+
+    agreed: list[cst.CSTNode] = []
+    for found in deciding(unit, reach, joint, differs):
+        if not found.hangs:
+            continue
+        value = _set_by(unit, found.value) if isinstance(found.node, (cst.For, cst.CompFor)) else found.value
+        if _all_come(timed, unit, value, agreed) and not isinstance(found.node, cst.Call):
+            agreed.append(found.value)
+            yield Gather(value, (), _OF_MAIN, form=Form.RECEIVE)
+        else:
+            yield undecided(unit, found, _OWN_CLOCK, _DECIDED)
+
+
+def _all_come(equality: Equality, unit: Unit, node: cst.CSTNode, agreed: Container[cst.CSTNode] = ()) -> bool:
+    """Whether all processes come to a node, or none; ``agreed``: the conditions that are made equal."""
+    around = [a.test for a in unit.names.enclosing(node, *TESTED) if isinstance(a, TESTED)]
+    return not any(equality.is_local(unit, test) for test in around if test is not node and test not in agreed)
+
+
+def _set_by(unit: Unit, number: cst.BaseExpression) -> cst.BaseExpression:
+    """What gives a variable its value, once and for all: what else reads it has the same."""
+    binding = unit.names.binding(number) if isinstance(number, cst.Name) else None
+    if not isinstance(number, cst.Name) or binding is None or len(binding.definitions) != 1:
+        return number
+    return next(iter(plain_values(unit.names, number)), number)
+
+
+def _under_conditions(state: State, unit: Unit, joint: Joint, reducer: Reducer) -> Iterator[Gather | Finding]:
+    """What is decided by a flag, or a count, that each process sets under a condition of its own: that condition is
+    made equal on all processes, or there is a finding."""
+    timed, chosen = joint.equality.timed, joint.equality.timed.chosen
+
+    def differs(unit: Unit, node: cst.CSTNode) -> bool:
+        return chosen.is_local(unit, node) and not timed.is_local(unit, node)
+
+    for home, found in state.once((_under_conditions, joint), lambda: _found_anywhere(joint, differs)):
+        if gathers := reducer.whole(home, found.value, _BECAUSE):  # good(loss.item())
+            yield from gathers if home is unit else ()
+            continue
+        tests = own_conditions(timed, home, found.value)
+        if not tests and home is unit:
+            own = joint.equality.chosen.is_local(unit, found.value) or not _all_come(timed, unit, found.value)
+            yield undecided(unit, found, _SHARD, _REMEDY) if own else Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
+        for where, each in tests:
+            if where is unit:
+                yield from _agreed(unit, each, found, joint, reducer)
+
+
+def _found_anywhere(joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool]) -> list[tuple[Unit, Decision]]:
+    reach = joint.reach
+    return [(unit, found) for unit in reach.units for found in deciding(unit, reach, joint, differs)]
+
+
+def _agreed(
+    unit: Unit, condition: Tested, decided: Decision, joint: Joint, reducer: Reducer
+) -> Iterator[Gather | Finding]:
+    """What makes a condition equal on all processes by which something is decided later."""
+    if joint.equality.is_local(unit, condition.test):
+        gathers = reducer.whole(unit, condition.test, _BECAUSE)
+    else:
+        come = _all_come(joint.equality.timed, unit, condition.test)
+        gathers = [Gather(condition.test, (), _OF_MAIN, form=Form.RECEIVE)] if come else None
+    if gathers:
+        yield from gathers
+    elif decided.hangs or gathers is None:
+        found = replace(decided, value=condition.test, node=condition)
+        if not any(origins(joint.state.values.get(part), *SHARES) for part in descendants(condition.test)):
+            then = (
+                ", if it is a figure of this shard" if found.hangs else ""
+            )  # an object that holds several is looked at
+            found = replace(found, hangs=False, then=f"{found.then}{then}")
+        yield undecided(unit, found, _SHARD, _REMEDY)
+
+
+def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
+    """Whether all that is one process's own in a condition is the number of rows of a batch that has always as many
+    rows on all processes: of a loader with batches of one size, which fills up a short last one."""
+    names = joint.equality.local_names(unit, test)
+    if any(layouts.counts_chosen(test) for layouts in layouts_of(joint.state).around(unit, test)):
+        return False
+    return bool(names) and all(_is_row_count(joint, unit, name) for name in names)
+
+
+def _is_row_count(joint: Joint, unit: Unit, name: cst.Name) -> bool:
+    parents = unit.names.parents
+    if (shape := _first_of(unit, name)) is not None:  # ``rows, width = x.shape``
+        inner = joint.equality.local_names(unit, shape)
+        return len(inner) == 1 and _is_of_one_size(joint, inner[0])
+    values = plain_values(unit.names, name)
+    if len(values) == 1:  # ``rows = x.size(0)``
+        inner = joint.equality.local_names(unit, values[0])
+        return len(inner) == 1 and _is_row_count(joint, unit, inner[0])
+    if not _is_of_one_size(joint, name):
+        return False
+    parent = parents[name]
+    if isinstance(parent, cst.Arg):
+        call = parents[parent]
+        return isinstance(call, cst.Call) and method_name(call) == "len"
+    if not isinstance(parent, cst.Attribute) or parent.attr.value not in ("size", "shape"):
+        return False
+    sizes = parents[parent] if parent.attr.value == "size" else parent
+    if isinstance(sizes, cst.Call) and sizes.args:
+        return is_zero(sizes.args[0].value)
+    at = parents[sizes]
+    index = at.slice[0].slice if isinstance(at, cst.Subscript) and len(at.slice) == 1 else None
+    return isinstance(index, cst.Index) and is_zero(index.value)
+
+
+def _first_of(unit: Unit, name: cst.Name) -> cst.BaseExpression | None:
+    """The sizes of a tensor of which a variable is given the first alone."""
+    binding = unit.names.binding(name)
+    definitions = binding.definitions if binding is not None else ()
+    counts = row_counts(unit, unit.names.statement(definitions[0])) if len(definitions) == 1 else ()
+    found = (c.assign.value for c in counts if c.binding is binding and c.form == "first of sizes")
+    return next(found, None)
+
+
+def _is_of_one_size(joint: Joint, name: cst.Name) -> bool:
+    batches = origins(joint.state.values.get(name), Role.BATCH)
+    return bool(batches) and all(has_one_size(joint, batch) for batch in batches)
+
+
+def _of_rows(unit: Unit, node: cst.If) -> Finding:
+    """What is said of a step that is left out where a batch is short: all processes leave it out, or none."""
+    return Finding(
+        "local-decision",
+        node,
+        f"whether this step continues depends on {spelled(unit, node.test)}: a short last batch is filled up on N "
+        "processes, so that all of them train on it; with split batches each process has its shard of the rows, "
+        "and never as many as the script's batch",
+        "for the same steps use drop_last=True; with split batches leave out this condition",
+        Severity.REVIEW,
+    )
