@@ -178,6 +178,7 @@ class ReachedModule:
             numbered=tuple(dict.fromkeys(self._numbered(gone))) if new and way.home is not None else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
+            unwrapped_branches=tuple(_unwrapped_branches(unit, found.wrappers)),
             by_hand=tuple(pieces),
             unwrapped=tuple(found.unwrapped),
             settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),
@@ -407,6 +408,20 @@ def _stores(unit: Unit, way: Way) -> Iterable[Store]:
                 yield Store(base, Side.AFTER, receiver(init))
             else:
                 yield Store(body[0], Side.BEFORE, receiver(init))
+
+
+def _unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cst.If]:
+    """The conditions that only choose between wrapping a model and what makes it ready without a wrapper."""
+    for wrapper in wrappers:
+        choice = next(unit.names.enclosing(wrapper.node, cst.If), None)
+        if not isinstance(choice, cst.If) or not isinstance(choice.orelse, cst.Else):
+            continue
+        alone = [*getattr(choice.body, "body", ())] == [wrapper.statement]
+        parts = list(descendants(choice.orelse))
+        works = any(isinstance(n, (cst.Assign, cst.AugAssign)) for n in parts)
+        refuses = any(isinstance(n, cst.Raise) for n in parts)
+        if alone and works and not refuses and not isinstance(unit.names.parents[choice], cst.If):
+            yield choice
 
 
 def _idle_choices(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[tuple[cst.IfExp, bool]]:
