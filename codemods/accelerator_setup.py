@@ -160,7 +160,8 @@ def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
         yield from _optional(facts, hand_down, hand_down.makes)
         return
     if hand_down.replaces is None:
-        yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, reason=reason)
+        default = "None" if hand_down.optional else ""
+        yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, default, reason=reason)
         return
     annotated = hand_down.replaces.annotation is not None
     before = hand_down.function.params.params[: hand_down.index]

@@ -14,7 +14,7 @@ from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
-from ..analysis.devices.visible_gpus import chosen_for_others
+from ..analysis.devices.visible_gpus import chosen_for_others, pinned_for_others
 from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
@@ -144,6 +144,8 @@ class ReachedModule:
             replaced(found.hand, program.state, unit, way, self._aimed(gone), here) if found.hand is not None else ()
         )
         placements = tuple(p for p in found.placements if self._moves(p))
+        pins = found.pins if new and found.hand is None else ()
+        told.extend(pinned_for_others(pin.node) for pin in pins if pin not in placements)
         guards = list(CudaGuards(program.state, program.reach, unit, placements).opened()) if new else []
         told.extend(guard for guard in guards if isinstance(guard, Finding))
         window, unsynced = settings.window, settings.unsynced

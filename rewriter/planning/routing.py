@@ -64,6 +64,7 @@ class Router:
         agree on a name before, or where code that cannot do without it is above or beside: a trainer that chooses its
         device, in a program that saves after it.
         """
+        self.signatures.needing = needs
         way = self._from(self._lowest(needs, anchor, prepares), needs)
         lacking = self._lacking(way, needs, essential)
         if way.code is None or not lacking:
