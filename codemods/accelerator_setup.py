@@ -34,8 +34,8 @@ A class whose methods need it stores it: the constructor gets the accelerator (o
 ``self.accelerator``; the assignment of ``self.device`` changes.
 
 If nothing names a device, the accelerator is created before its first use. A function that is used as a value, or
-is called from unknown places, keeps its parameters. A function that evaluates, and that files outside the program call
-too, gets a last parameter that they need not give: ``accelerator=None``.
+is called from unknown places, keeps its parameters. A function that trains or evaluates, and that files outside the
+program call too, gets a last parameter that they need not give: ``accelerator=None``.
 """
 
 from __future__ import annotations
@@ -160,8 +160,7 @@ def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
         yield from _optional(facts, hand_down, hand_down.makes)
         return
     if hand_down.replaces is None:
-        default = "None" if hand_down.optional else ""
-        yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, default, reason=reason)
+        yield AddParameter(ID, hand_down.function, facts.accelerator, hand_down.index, reason=reason)
         return
     annotated = hand_down.replaces.annotation is not None
     before = hand_down.function.params.params[: hand_down.index]

@@ -141,8 +141,6 @@ class HandDown:
     """Files outside the program call it as well, and give none: it makes one for itself before this statement."""
     arguments: tuple[tuple[str, str], ...] = ()
     """Keywords and texts of that one's arguments."""
-    optional: bool = False
-    """Files outside the program call it as well, and give none."""
 
 
 @dataclass(frozen=True)

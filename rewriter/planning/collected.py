@@ -349,7 +349,7 @@ class Collected:
         found += [s.call for s in self.state_dicts]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
-        found += [p.node for p in moves if not self.program.settings.constants.followed(p)]
+        found += [p.node for p in moves if not self.program.settings.constants.followed(p) and p.node not in apart]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         needing = set()

@@ -64,7 +64,6 @@ class Router:
         agree on a name before, or where code that cannot do without it is above or beside: a trainer that chooses its
         device, in a program that saves after it.
         """
-        self.signatures.needing = needs
         way = self._from(self._lowest(needs, anchor, prepares), needs)
         lacking = self._lacking(way, needs, essential)
         if way.code is None or not lacking:
@@ -82,7 +81,8 @@ class Router:
             higher = self._from(find(way), needs)
             left = self._lacking(higher, needs, essential)
             rank = (len(left), sum(code not in higher.reaches | higher.behind for code in needs))
-            if higher.home is not None and left < lacking and way.reaches <= higher.reaches and rank < fewest:
+            kept = {code for code in way.reaches if code in essential and code not in self.guards}
+            if higher.home is not None and left < lacking and kept <= higher.reaches and rank < fewest:
                 best, fewest = find, rank
         lowest = self._lowest(needs, anchor, prepares)
         found = self._from(best(lowest) if best is not None else lowest, needs)

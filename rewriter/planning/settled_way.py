@@ -14,13 +14,14 @@ from functools import cache
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Klass, Unit, origins
 from ..analysis.devices.constants import Constant, Constants
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
 from ..facts.effects import EffectKind
-from ..facts.module import Move, Unsynced
+from ..facts.module import Move, Placement, Unsynced
 from ..facts.roles import Role
 from .accelerator_path import Way
 from .accumulation import Window, window_of
@@ -195,7 +196,8 @@ class SettledWay:
             for code, node in part.needs():
                 needs[code] = None
                 marked.add(node)
-            optional = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
+            optional: set[cst.CSTNode] = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
+            optional.update(p.node for p in part.placements if _goes_to_current(p))
             essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
             own.update(dict.fromkeys(code for code, node in part.needs(set(part.guards()))))
         devices = [(u, n) for u, n in program.devices if n.binding not in settings.constants.bindings]
@@ -287,6 +289,14 @@ class SettledWay:
         """The code that prepares something, or runs a backward pass."""
         codes = [self.reach.function_of(record.node) for record in self.program.training.backwards]
         return codes + [unit.names.function(prepare.node) for unit, prepare in self.plan.prepares]
+
+
+def _goes_to_current(placement: Placement) -> bool:
+    """Whether a move that stays without the accelerator goes to the device that it has chosen: ``noise.cuda()``."""
+    call = placement.node
+    return (
+        placement.move is Move.RETARGET and isinstance(call, cst.Call) and method_name(call) == "cuda" and not call.args
+    )
 
 
 def _ready(way: Way, names: Iterable[str]) -> bool:

@@ -49,8 +49,6 @@ class Signatures:
         """Code that names a device, or moves something to one."""
         self.starts = starts
         """Where a script that distributes itself joins its processes."""
-        self.needing: Container[Code] = ()
-        """The code that uses the accelerator itself; all other code hands it on."""
         self._values_of = state.once(_values_of, lambda: _values_of(state))
         self._named = state.once(_attributes, lambda: _attributes(reach))
 
@@ -213,12 +211,12 @@ class Signatures:
         defaults = any(place.default is not None for place in places)
         if param is None and not optional and (isinstance(code.params.star_arg, cst.Param) or defaults):
             index = None  # it is required: after a parameter that has a default it can be keyword-only alone
-        makes = first_statement(code) if optional and code in self.needing else None
+        makes = first_statement(code) if optional else None
         arguments = self._said_by(code, sites, shift, way) if optional else ()
         built = self._builds(code) if optional and not arguments else ()
         if built and not any(map(self._places, built)):
             arguments = (("device_placement", "False"),)  # who else builds such objects places them
-        way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments, optional)))
+        way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments)))
         place = index - shift if index is not None and alone and not optional else None
         handed = {handing.call for _, handing in way.handings} if not alone else ()
         for site in (site for site in sites if site not in handed):

@@ -309,7 +309,8 @@ def is_none(thing: Thing) -> bool:
 
 def is_own_method(state: State, record: CallRecord) -> bool:
     """Whether a method call is one of an object of the program's own classes, or of a thing that is no tensor."""
-    things = [t for t in (record.receiver.things if record.receiver is not None else ()) if not is_none(t)]
+    held = list(record.receiver.things) if record.receiver is not None else []
+    things = [thing for thing in held if not is_none(thing)] or held
     tensors = [t for t in things if isinstance(t, Origin) and t.role in SHARES]
     modules = [state.klass[t] for t in things if isinstance(t, Origin) and t in state.klass]
     own = any(klass.method(method_name(record.node)) is not None for klass in modules)
