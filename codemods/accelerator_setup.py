@@ -34,8 +34,8 @@ A class whose methods need it stores it: the constructor gets the accelerator (o
 ``self.accelerator``; the assignment of ``self.device`` changes.
 
 If nothing names a device, the accelerator is created before its first use. A function that is used as a value, or
-is called from unknown places, keeps its parameters. A function that evaluates, and that files outside the program call
-too, gets a last parameter that they need not give: ``accelerator=None``.
+is called from unknown places, keeps its parameters. A function that trains or evaluates, and that files outside the
+program call too, gets a last parameter that they need not give: ``accelerator=None``.
 """
 
 from __future__ import annotations

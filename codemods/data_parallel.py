@@ -37,7 +37,7 @@ from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace
+from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace, opened
 from ..rewriter.facts.manual_ddp import PLAIN_KEYS
 from ..rewriter.facts.module import ModuleFacts, Move, WrapperRead
 from ..rewriter.findings import Finding, Severity
@@ -59,6 +59,8 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
                 "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
             )  # fmt: skip
+    for choice in facts.unwrapped_branches:
+        yield Replace(ID, choice, opened, reason="this is done where the model is not wrapped, which it never is now")
     for node in facts.of_wrappers:
         yield Finding(
             ID, node, f"{facts.module.code_for_node(node)} is an attribute of the wrapper, which is removed",

@@ -35,11 +35,20 @@ nothing but such moves is removed, and the moves stay: with another accelerator 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ..rewriter.editing.edits import AddImport, Edit, InsertAfter, InsertBefore, Made, Remove, Replace, speaks_of_moving
+from ..rewriter.editing.edits import (
+    AddImport,
+    Edit,
+    InsertAfter,
+    InsertBefore,
+    Remove,
+    Replace,
+    opened,
+    speaks_of_moving,
+)
 from ..rewriter.facts.module import Arrival, ModuleFacts, Move, Placement
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -55,7 +64,7 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for string in facts.numbered:
         yield Replace(ID, string, _any_gpu, reason="each process has its own GPU")
     for guard in facts.opened:
-        yield Replace(ID, guard, _opened, reason="the move is right on any device: nothing else depends on CUDA here")
+        yield Replace(ID, guard, opened, reason="the move is right on any device: nothing else depends on CUDA here")
     for arrival in facts.arrivals:
         yield from _arrives(facts, arrival)
     seen: set[cst.CSTNode] = set()
@@ -87,21 +96,6 @@ def _arrives(facts: ModuleFacts, arrival: Arrival) -> Iterator[Edit]:
         yield InsertAfter(ID, arrival.after, text, reason=reason)
     else:
         yield InsertBefore(ID, arrival.loop.body.body[0], text, reason=reason)
-
-
-def _opened(node: cst.CSTNode) -> Made:
-    """What an ``if`` holds, without the ``if``."""
-    if isinstance(node, cst.IfExp):
-        return node.body
-    assert isinstance(node, cst.If)
-    if isinstance(node.body, cst.SimpleStatementSuite):
-        return cst.SimpleStatementLine(node.body.body, leading_lines=node.leading_lines)
-    first, *others = node.body.body
-    return [first.with_changes(leading_lines=[*node.leading_lines, *_leading(first)]), *others]
-
-
-def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
-    return statement.leading_lines if isinstance(statement, cst.SimpleStatementLine) else ()
 
 
 def _any_gpu(node: cst.CSTNode) -> cst.CSTNode:

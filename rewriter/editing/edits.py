@@ -195,3 +195,18 @@ def broadcast_value(node: cst.CSTNode) -> Made:
         cst.Call(cst.Name("broadcast_object_list"), [cst.Arg(listed)]),
         [cst.SubscriptElement(cst.Index(cst.Integer("0")))],
     )
+
+
+def opened(node: cst.CSTNode) -> Made:
+    """What an ``if`` holds, without the ``if``."""
+    if isinstance(node, cst.IfExp):
+        return node.body
+    assert isinstance(node, cst.If)
+    if isinstance(node.body, cst.SimpleStatementSuite):
+        return cst.SimpleStatementLine(node.body.body, leading_lines=node.leading_lines)
+    first, *others = node.body.body
+    return [first.with_changes(leading_lines=[*node.leading_lines, *_leading(first)]), *others]
+
+
+def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
+    return statement.leading_lines if isinstance(statement, cst.SimpleStatementLine) else ()

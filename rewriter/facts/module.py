@@ -454,6 +454,8 @@ class ModuleFacts(NamedTuple):
     """Names of GPUs in constants that stay, each with a number that must be removed."""
     wrappers: tuple[Placement, ...] = ()
     """``DataParallel`` around models."""
+    unwrapped_branches: tuple[cst.If, ...] = ()
+    """Conditions that held nothing but such a wrapping, and whose ``else`` is for a model that is not wrapped."""
     by_hand: tuple[Instead, ...] = ()
     """Pieces of distribution by hand, and their replacements."""
     unwrapped: tuple[Placement, ...] = ()

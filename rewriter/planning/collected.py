@@ -94,7 +94,8 @@ class Collected:
         state, reach, training = program.state, program.reach, program.training
         self.program, self.unit, self.plan = program, unit, plan_
         self.behaviour: tuple[Behaviour, ...] = ()
-        self.placements = [*mover.placements(unit), *mover.pins(unit), *hosted(mover, unit)]
+        self.pins = mover.pins(unit)
+        self.placements = [*mover.placements(unit), *self.pins, *hosted(mover, unit)]
         self.arrivals = [a for u, a in plan_.arrivals if u is unit]
         anyway = found_anyway(program, unit)
         chosen = anyway.chosen
@@ -158,7 +159,7 @@ class Collected:
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in plan_.findings if u is unit),
             *(a for a in totals if isinstance(a, Finding) and not self._is_filled_exactly(a)),
-            *left_to_launcher(state, unit, reach, self.visible),
+            *left_to_launcher(state, unit, reach, self.visible, program.shared),
             *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
             *(survival(state, unit, reach, training, plan_.stands) if self._shards() else ()),
@@ -358,7 +359,7 @@ class Collected:
         found += [s.call for s in self.state_dicts]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
-        found += [p.node for p in moves if not self.program.settings.constants.followed(p)]
+        found += [p.node for p in moves if not self.program.settings.constants.followed(p) and p.node not in apart]
         found += [t.node for t in self.legacy if not t.placed]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         needing = set()

@@ -31,8 +31,10 @@ from ..analysis.layouts.by_hand.trial import Obstacle
 from ..analysis.layouts.loss_reductions import LossReductions
 from ..analysis.layouts.random_splits import unseeded
 from ..analysis.precision.precision import PrecisionSetting
+from ..analysis.syntax.nodes import parameters
+from ..analysis.syntax.scopes import Binding
 from ..analysis.training.gradient_path import GradientPath
-from ..analysis.training.training import Training, find, updated_by_hand
+from ..analysis.training.training import Training, find, is_none, updated_by_hand
 from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.effects import Received
@@ -206,7 +208,7 @@ class ProgramFacts:
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():
             for origin in origins(record.result, Role.ACCELERATOR):
-                if not questions.only_says_which(origin.qualified):
+                if not questions.only_says_which(origin.qualified) and not _stands_in(record.unit, origin.node):
                     return record.unit, origin
         return None
 
@@ -214,7 +216,10 @@ class ProgramFacts:
     def name(self) -> str:
         """The name of the accelerator in the program."""
         if self.existing is None:
-            taken = {name for u in self.reach.units for scope in u.names.scopes.values() for name in scope.bindings}
+            bindings = (
+                b for u in self.reach.units for scope in u.names.scopes.values() for b in scope.bindings.values()
+            )
+            taken = {binding.name for binding in bindings if not self._is_lent(binding)}
             return next(name for name in _NAMES if name not in taken)
         unit, origin = self.existing
         for binding in unit.names.scope.bindings.values():
@@ -225,3 +230,23 @@ class ProgramFacts:
                 if origin in self.state.binding(binding).things:
                     return binding.name
         return _NAMES[0]
+
+    def _is_lent(self, binding: Binding) -> bool:
+        """Whether a variable is a parameter for an accelerator that no call gives: its function may make one."""
+        things = [thing for thing in self.state.binding(binding).things if not is_none(thing)]
+        made = [thing.node for thing in things if isinstance(thing, Origin) and thing.role is Role.ACCELERATOR]
+        first = self.reach.units[0]
+        lent = all(_stands_in(self.reach.unit_of(node, first), node) for node in made)
+        return lent and len(made) == len(things) and any(isinstance(d, cst.Param) for d in binding.definitions)
+
+
+def _stands_in(unit: Unit, made: cst.CSTNode) -> bool:
+    """Whether an accelerator is made for callers of a function that give it none: ``if accelerator is None: ...``."""
+    function, statement = unit.names.function(made), unit.names.statement(made)
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    target = small.targets[0].target if isinstance(small, cst.Assign) else None
+    asked = next(unit.names.enclosing(made, cst.If), None)
+    if not isinstance(function, cst.FunctionDef) or not isinstance(target, cst.Name) or not isinstance(asked, cst.If):
+        return False
+    own = any(p.name.value == target.value and p.default is not None for p in parameters(function))
+    return own and asked.test.deep_equals(cst.parse_expression(f"{target.value} is None"))

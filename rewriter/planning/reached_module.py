@@ -14,7 +14,7 @@ from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
-from ..analysis.devices.visible_gpus import chosen_for_others
+from ..analysis.devices.visible_gpus import chosen_for_others, pinned_for_others
 from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
@@ -144,6 +144,8 @@ class ReachedModule:
             replaced(found.hand, program.state, unit, way, self._aimed(gone), here) if found.hand is not None else ()
         )
         placements = tuple(p for p in found.placements if self._moves(p))
+        pins = found.pins if new and found.hand is None else ()
+        told.extend(pinned_for_others(pin.node) for pin in pins if pin not in placements)
         guards = list(CudaGuards(program.state, program.reach, unit, placements).opened()) if new else []
         told.extend(guard for guard in guards if isinstance(guard, Finding))
         window, unsynced = settings.window, settings.unsynced
@@ -178,6 +180,7 @@ class ReachedModule:
             numbered=tuple(dict.fromkeys(self._numbered(gone))) if new and way.home is not None else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
+            unwrapped_branches=tuple(_unwrapped_branches(unit, found.wrappers)),
             by_hand=tuple(pieces),
             unwrapped=tuple(found.unwrapped),
             settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),
@@ -407,6 +410,20 @@ def _stores(unit: Unit, way: Way) -> Iterable[Store]:
                 yield Store(base, Side.AFTER, receiver(init))
             else:
                 yield Store(body[0], Side.BEFORE, receiver(init))
+
+
+def _unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cst.If]:
+    """The conditions that only choose between wrapping a model and what makes it ready without a wrapper."""
+    for wrapper in wrappers:
+        choice = next(unit.names.enclosing(wrapper.node, cst.If), None)
+        if not isinstance(choice, cst.If) or not isinstance(choice.orelse, cst.Else):
+            continue
+        alone = [*getattr(choice.body, "body", ())] == [wrapper.statement]
+        parts = list(descendants(choice.orelse))
+        works = any(isinstance(n, (cst.Assign, cst.AugAssign)) for n in parts)
+        refuses = any(isinstance(n, cst.Raise) for n in parts)
+        if alone and works and not refuses and not isinstance(unit.names.parents[choice], cst.If):
+            yield choice
 
 
 def _idle_choices(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[tuple[cst.IfExp, bool]]:

@@ -81,7 +81,8 @@ class Router:
             higher = self._from(find(way), needs)
             left = self._lacking(higher, needs, essential)
             rank = (len(left), sum(code not in higher.reaches | higher.behind for code in needs))
-            if higher.home is not None and left < lacking and way.reaches <= higher.reaches and rank < fewest:
+            kept = {code for code in way.reaches if code in essential and code not in self.guards}
+            if higher.home is not None and left < lacking and kept <= higher.reaches and rank < fewest:
                 best, fewest = find, rank
         lowest = self._lowest(needs, anchor, prepares)
         found = self._from(best(lowest) if best is not None else lowest, needs)

@@ -14,13 +14,14 @@ from functools import cache
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Klass, Unit, origins
 from ..analysis.devices.constants import Constant, Constants
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
 from ..facts.effects import EffectKind
-from ..facts.module import Move, Unsynced
+from ..facts.module import Move, Placement, Unsynced
 from ..facts.roles import Role
 from .accelerator_path import Way
 from .accumulation import Window, window_of
@@ -32,7 +33,7 @@ from .prepare import PreparePlan
 from .program import ProgramFacts
 from .reached_module import ReachedModule
 from .routing import Router
-from .shared_code import chooses_device, first_statement
+from .shared_code import chooses_device, first_statement, hand_it_on, may_be_given
 
 MOVES = frozenset({Move.STATEMENT, Move.LINK, Move.RETARGET})
 
@@ -169,12 +170,19 @@ class SettledWay:
         regions = precision.regions if precision is not None else ()
         places = [pair for region in regions for pair in (*region.entered, *region.made)]
         reached = all(ReachedModule(self.parts[unit], way).here(node) for unit, node in places)
+        reached = reached and all(unit.names.function(node) not in self._brings_none for unit, node in places)
         return precision is not None and reached and _ready(way, precision.names)
 
     def _has_window(self, way: Way) -> bool:
         window = self.program.settings.window
-        inside = window is not None and window.unit.names.function(window.fact.loop) in way.reaches
+        inside = window is not None and window.unit.names.function(window.fact.loop) in way.reaches - self._brings_none
         return window is not None and inside and _ready(way, window.names)
+
+    @property
+    def _brings_none(self) -> set[Code]:
+        """The functions that files outside the program call without an accelerator: the one that they make has none of
+        its settings."""
+        return self.program.optional - self.program.trainers
 
     # The way ----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +196,8 @@ class SettledWay:
             for code, node in part.needs():
                 needs[code] = None
                 marked.add(node)
-            optional = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
+            optional: set[cst.CSTNode] = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
+            optional.update(p.node for p in part.placements if _goes_to_current(p))
             essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
             own.update(dict.fromkeys(code for code, node in part.needs(set(part.guards()))))
         devices = [(u, n) for u, n in program.devices if n.binding not in settings.constants.bindings]
@@ -208,7 +217,9 @@ class SettledWay:
             if klass.role is Role.MODEL:
                 makers = self._of_module(klass, own)
             program.trainers.update(init for init in makers if self._may_make_one(init))
-        program.optional |= program.trainers
+        for init in program.trainers:
+            program.optional |= hand_it_on(self.reach, program.shared, init)
+        program.optional |= program.trainers | self._may_train()
         guards = frozenset(code for code in needs if code not in own)
         said = (found.names for found in (settings.precision, settings.window) if found is not None)
         homes = Homes(
@@ -252,6 +263,7 @@ class SettledWay:
     def _of_module(self, klass: Klass, codes: Iterable[Code]) -> list[cst.FunctionDef]:
         """The methods of a module of torch that train it, where no other file trains with it."""
         mine = list(dict.fromkeys(method for method, of in self._methods(codes) if of is klass))
+        mine = [m for m in mine if m not in self.program.shared or m in self._training_codes()]
         named = any(m.name.value in self.reach.unit(m).place.shared for m in mine if m.name.value != "__init__")
         return [] if named else mine
 
@@ -260,11 +272,31 @@ class SettledWay:
         chosen = chooses_device(self.state, self.reach.unit(init), init)
         return init in self.program.shared and first_statement(init) is not None and not chosen
 
+    def _may_train(self) -> set[Code]:
+        """The functions that train for files outside the program as well, and prepare nothing there: those hand over
+        what they have made themselves."""
+        program = self.program
+        codes = {self.reach.function_of(record.node) for record in program.training.backwards} & program.shared.keys()
+        prepares = {unit.names.function(prepare.wraps or prepare.node) for unit, prepare in self.plan.prepares}
+        given = (may_be_given(self.reach, program.shared, code) for code in codes)
+        return {function for functions in given if prepares.isdisjoint(functions) for function in functions}
+
     def _trainers(self) -> dict[Klass, None]:
         """The classes whose methods prepare something, or run a backward pass."""
+        return {klass: None for _, klass in self._methods(self._training_codes())}
+
+    def _training_codes(self) -> list[Code]:
+        """The code that prepares something, or runs a backward pass."""
         codes = [self.reach.function_of(record.node) for record in self.program.training.backwards]
-        codes += [unit.names.function(prepare.node) for unit, prepare in self.plan.prepares]
-        return {klass: None for _, klass in self._methods(codes)}
+        return codes + [unit.names.function(prepare.node) for unit, prepare in self.plan.prepares]
+
+
+def _goes_to_current(placement: Placement) -> bool:
+    """Whether a move that stays without the accelerator goes to the device that it has chosen: ``noise.cuda()``."""
+    call = placement.node
+    return (
+        placement.move is Move.RETARGET and isinstance(call, cst.Call) and method_name(call) == "cuda" and not call.args
+    )
 
 
 def _ready(way: Way, names: Iterable[str]) -> bool:

@@ -9,8 +9,10 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import Klass, State, Unit, origins
 from ..analysis.syntax.nodes import FunctionNode, is_docstring, parameters
+from ..analysis.syntax.walk import descendants
 from ..facts.module_paths import ENTRY
 from ..facts.roles import Role
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 
 
@@ -23,6 +25,7 @@ def shared_code(reach: Reach) -> dict[Code, str]:
         if unit.place.shared and (user := used_elsewhere(unit, function)) is not None
         if not _starts(reach, unit, function)
     ]
+    used += _called_by_idle(reach, used)
     made = _made_in(reach)
     others = _had_elsewhere(reach, [function for _, function, _ in used], made)
     found: dict[Code, str] = {}
@@ -46,6 +49,27 @@ def shared_code(reach: Reach) -> dict[Code, str]:
                 for code in reach.below(method) if isinstance(method, cst.FunctionDef) else ():
                     found.setdefault(code, user)
     return found
+
+
+def _called_by_idle(
+    reach: Reach, used: Sequence[tuple[Unit, FunctionNode, str]]
+) -> list[tuple[Unit, FunctionNode, str]]:
+    """The methods that used functions name which the program itself never runs, so that it is not known of what."""
+    named = {
+        node.attr.value: user
+        for _, function, user in used
+        if function not in reach.reachable
+        for node in descendants(function)
+        if isinstance(node, cst.Attribute)
+    }
+    known = {function for _, function, _ in used}
+    methods = (
+        (unit, function, function.name.value)
+        for unit in (reach.units if named else ())
+        for function in unit.names.functions
+        if isinstance(function, cst.FunctionDef) and isinstance(unit.names.within[function].node, cst.ClassDef)
+    )
+    return [(unit, one, named[name]) for unit, one, name in methods if name in named and one not in known]
 
 
 def _made_in(reach: Reach) -> dict[Code, set[Klass]]:
@@ -99,11 +123,23 @@ def may_be_given(reach: Reach, shared: Mapping[Code, str], code: Code) -> set[Co
     around it, and those of its callers that files outside the program use as well; none where one of them is no plain
     function of a module.
 
-    Such a function evaluates. Without an accelerator it makes one, of one process, which gathers what it is given.
+    Without an accelerator it makes one, of one process, which gathers what it is given.
     """
     found = {above for above in reach.above(code) if above in shared}
-    plain = all(isinstance(reach.unit(f).names.parents.get(f), cst.Module) and first_statement(f) for f in found)
-    return found if plain else set()
+    return found if all(_may_be_given(reach.unit(function), function) for function in found) else set()
+
+
+def hand_it_on(reach: Reach, shared: Mapping[Code, str], builder: Code) -> set[Code]:
+    """The functions that call a method which builds objects, for files outside the program as well, and that may hand
+    it the accelerator; none where one of them is no plain function of a module."""
+    found = {above for above in reach.above(builder) if above in shared and above is not builder}
+    return found if all(_may_be_given(reach.unit(function), function) for function in found) else set()
+
+
+def _may_be_given(unit: Unit, function: Code) -> bool:
+    """Whether a function is a plain one, of a module that may change."""
+    plain = isinstance(unit.names.parents.get(function), cst.Module) and first_statement(function) is not None
+    return plain and "*" not in unit.place.shared
 
 
 def first_statement(code: Code) -> cst.CSTNode | None:
@@ -130,16 +166,40 @@ def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:
 
 
 def used_elsewhere(unit: Unit, function: cst.CSTNode) -> str | None:
-    """Which file outside the program uses a function by its name, or by that of the class or function around it."""
-    shared = unit.place.shared
+    """
+    Which file outside the program uses a function by its name, or by that of the class or function around it.
+
+    Of the methods of a class these are the ones that it, or what it imports, names; and what runs without being named.
+    """
+    shared, method = unit.place.shared, function
     if "*" in shared:
         return shared["*"]
     for around in (function, *unit.names.ancestors(function)):
-        if isinstance(around, (cst.FunctionDef, cst.ClassDef)) and around.name.value in shared:
-            top = isinstance(unit.names.parents[around], cst.Module)
-            if top or isinstance(around, cst.FunctionDef):
+        if isinstance(around, cst.FunctionDef):
+            name, method = around.name.value, around
+            of_object = isinstance(unit.names.within[around].node, cst.ClassDef)
+            user = shared.get(name) or (shared.get(f".{name}") if of_object else None)
+            if user is not None:
+                return user
+        elif isinstance(around, cst.ClassDef) and around.name.value in shared:
+            top, klass = isinstance(unit.names.parents[around], cst.Module), unit.classes.get(around)
+            if top and (klass is None or _runs_unnamed(klass, method)):
                 return shared[around.name.value]
     return None
+
+
+def _runs_unnamed(klass: Klass, method: cst.CSTNode) -> bool:
+    """Whether an object runs a method of its own that no code names: by an operator, or by what its base class does."""
+    name = method.name.value if isinstance(method, cst.FunctionDef) else ""
+    if name.startswith("__") or not name:
+        return True
+    if klass.role is Role.MODEL:
+        return name == "forward" or name in questions.of_modules()
+    return any(not base.startswith(_PLAIN_BASES) for base in klass.externals)
+
+
+_PLAIN_BASES = ("abc.", "typing.", "torch.utils.data.")
+"""Base classes that call only methods with underscores."""
 
 
 def together(node: cst.CSTNode, user: str, what: str) -> Finding:

@@ -9,8 +9,9 @@ import libcst as cst
 
 from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.calls import method_of
 from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import Function, Klass, State, decorators, origins
+from ..analysis.dataflow.values import Bound, External, Function, Klass, State, decorators, origins
 from ..analysis.distributed.init_sites import Start
 from ..analysis.distributed.rank_spellings import number
 from ..analysis.syntax.nodes import names_read, parameters, positional, with_names
@@ -92,12 +93,34 @@ class Signatures:
         if decorators(code) or name.startswith("__"):
             return False
         sites = set(self.reach.sites(code))
-        if any(self.reach.called(site) != [code] or not _names(site.func, name) for site in sites):
+        beside = {other for site in sites for other in self.reach.called(site)}
+        if not all(_names(site.func, name) for site in sites) or not all(map(self._is_plain_method, beside)):
             return False
         if any(isinstance(t, Klass) for s in sites for t in self._receivers(s)):
             return False  # Net.fit(model, rows): the object is an argument
         calling = {site.func for site in sites}
-        return all(node in calling or self._of_tensor(node) for node in self._named.get(name, ()))
+        named = self._named.get(name, ())
+        return all(node in calling or self._of_tensor(node) or self._is_another(node, code) for node in named)
+
+    def _is_another(self, node: cst.Attribute, code: Code) -> bool:
+        """Whether an attribute is known to be another function alone: ``Base.initialize``, ``torch.save``."""
+        held = self.state.values.get(node)
+        return held is not None and bool(held.things) and not any(self._may_be(t, code) for t in held.things)
+
+    def _may_be(self, thing: Thing, code: Code) -> bool:
+        """Whether what an attribute holds may be a function of the program."""
+        if isinstance(thing, Bound) and isinstance(thing.receiver, Klass):
+            found = thing.receiver.method(thing.name)
+        elif isinstance(thing, Bound):
+            found = method_of(self.state, thing)
+        else:
+            found = thing if isinstance(thing, Function) else None
+        return found.node is code if found is not None else not isinstance(thing, External)
+
+    def _is_plain_method(self, code: Code) -> bool:
+        """Whether some code is a method of an object of the program."""
+        method = self.holders.method(code)
+        return method is not None and method[0] is code and not decorators(method[0])
 
     def _of_tensor(self, node: cst.Attribute) -> bool:
         """Whether an attribute is one of a tensor: `loss.backward`, where a class has a method of that name."""
@@ -123,19 +146,14 @@ class Signatures:
 
     def together(self, code: cst.FunctionDef) -> list[cst.FunctionDef]:
         """
-        A function, and those that its calls may run in its place: of a class that an option chooses, or of one of two
-        modules that define the name.
+        A function, and those that its calls may run in its place: of a class that an option chooses, its constructor or
+        a method, or of one of two modules that define the name.
         """
         found = [code]
         for member in found:
-            calls = (f for site in self._sites_by_name(member) for f in self.reach.called(site))
+            calls = (f for site in self.reach.sites(member) for f in self.reach.called(site))
             found += dict.fromkeys(f for f in calls if isinstance(f, cst.FunctionDef) and f not in found)
         return found
-
-    def _sites_by_name(self, code: cst.FunctionDef) -> list[cst.Call]:
-        """The calls of a constructor, or of a function that a module defines; methods are chosen by their object."""
-        plain = isinstance(self.reach.unit(code).names.within[code].node, cst.Module)
-        return list(self.reach.sites(code)) if plain or self.holders.is_init(code) else []
 
     def parameter(self, code: Code) -> cst.Param | None:
         """The parameter of a function that only ever holds the device; else one that only holds a rank."""
@@ -182,7 +200,11 @@ class Signatures:
         shift = 1 if bound else 0  # the object (or class) itself is no argument of a call
         if param is not None and any(argument_of(s, param, places.index(param) - shift) is None for s in sites):
             param = None
-        if any(p.name.value == self.name for p in parameters(code)):
+        own = next((p for p in parameters(code) if p.name.value == self.name), None)
+        if own is not None:
+            given = places.index(own) - shift if own in places else None
+            lacking = [site for site in sites if argument_of(site, own, -1 if given is None else given) is None]
+            way.handings.extend((self.state.calls[site].unit, Handing(site, None, None)) for site in lacking)
             way.reaches.add(code)
             return
         index: int | None = places.index(param) if param is not None else len(places)
@@ -191,7 +213,8 @@ class Signatures:
             index = None  # it is required: after a parameter that has a default it can be keyword-only alone
         makes = first_statement(code) if optional else None
         arguments = self._said_by(code, sites, shift, way) if optional else ()
-        if optional and not arguments and method is not None and not self._places(method[1]):
+        built = self._builds(code) if optional and not arguments else ()
+        if built and not any(map(self._places, built)):
             arguments = (("device_placement", "False"),)  # who else builds such objects places them
         way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments)))
         place = index - shift if index is not None and alone and not optional else None
@@ -207,9 +230,17 @@ class Signatures:
         way.reaches.add(code)
 
     def _places(self, klass: Klass) -> bool:
-        """Whether the methods of a class name a device, or move something."""
-        methods = (found[1] for code in self.placing if (found := self.holders.method(code)) is not None)
+        """Whether methods of a class that files outside the program run name a device, or move something."""
+        placing = (code for code in self.placing if code in self.shared)
+        methods = (found[1] for code in placing if (found := self.holders.method(code)) is not None)
         return any(other in klass.lineage() or klass in other.lineage() for other in methods)
+
+    def _builds(self, code: Code) -> tuple[Klass, ...]:
+        """The classes whose objects a function builds that may get it, a method of theirs or one that calls that."""
+        own = self.holders.method(code)
+        below = (one for one in self.reach.below(code) if own is None and one in self.optional)
+        found = (own, *map(self.holders.method, below))
+        return tuple(dict.fromkeys(method[1] for method in found if method is not None))
 
     def _said_by(
         self, code: cst.FunctionDef, sites: list[cst.Call], shift: int, way: Way

@@ -20,9 +20,7 @@ _OF_TESTS = re.compile(r"(^|/)(tests?|testing)/|(^|/)conftest\.py$")
 _LIKE_A_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
 _RUNS_TESTS = re.compile(rb"\b(unittest|pytest)\.main\(|\b(import|from)\s+(pytest|unittest)\b")
 """What a file of tests does that can be started."""
-_HAS_TESTS = re.compile(
-    rb"^\s*(async\s+)?def test(_|[A-Z])|^class Test|^\s*(import|from)\s+(pytest|unittest)\b", re.MULTILINE
-)
+_HAS_TESTS = re.compile(rb"^\s*(async\s+)?def test(_|[A-Z])|^\s*(import|from)\s+(pytest|unittest)\b", re.MULTILINE)
 
 _COMPUTES = re.compile(rb"\b(getattr|__dict__|globals|locals|vars|eval)\b")
 """How a file reads names that it computes."""
@@ -38,6 +36,7 @@ class Map:
         self._words: dict[tuple[Path, bool], frozenset[str]] = {}
         self._texts: dict[Path, bytes] = {}
         self._exports: dict[Path, dict[str, str]] = {}
+        self._defined: dict[Path, frozenset[str]] = {}
 
     def project(self, path: Path) -> list[Path]:
         """The scripts and notebooks of the project that contains a file, by full path; of its folder if nothing marks a
@@ -200,7 +199,8 @@ class Map:
         self, program: Program, inside: Collection[Path], started: Collection[Path] = ()
     ) -> dict[Path, dict[str, str]]:
         """
-        For each file of a program the names that other files use, each with one of them.
+        For each file of a program the names that other files use, each with one of them; with a dot before it a method
+        that such a file may call of an object, whatever gives it that.
 
         Tests are no users: they must change with the code that they test.
 
@@ -229,11 +229,41 @@ class Map:
                 every = frozenset({"*", *self._handed(full)})
                 for module, used in self._handed_on(full, every, here).items():
                     found[here[module]].update(dict.fromkeys(used, os.path.relpath(user)))
+            for full, names in self._methods_named(user, hit, roots, own, here).items():
+                found[here[full]].update(dict.fromkeys(names, os.path.relpath(user)))
         alone = {absolute(path) for path in started}
         for path in (path for path in modules if absolute(path) not in alone):
             for word in _of_guard(self.library.data(path)):
                 found[path].setdefault(word, by_itself(path))
         return found
+
+    def _methods_named(
+        self, user: Path, hit: Collection[Path], roots: Sequence[Path], own: Collection[Path], here: Collection[Path]
+    ) -> dict[Path, list[str]]:
+        """By module of a program, the methods that a file outside it names, or what that imports and hands objects to,
+        with a dot before each."""
+        outside = self._imported([user], roots, lambda path: path not in own)
+        words = frozenset().union(*(self.words(path) for path in outside))
+        modules = self._imported(hit, roots, lambda path: path in here)
+        return {path: [f".{name}" for name in sorted(words & self._methods(path))] for path in modules}
+
+    def _imported(self, paths: Iterable[Path], roots: Sequence[Path], among: Callable[[Path], bool]) -> set[Path]:
+        """Some files, and those of some kind that they import, directly or through others of it."""
+        found = set(paths)
+        pending = list(found)
+        while pending:
+            fresh = {path for path in self.targets(pending.pop(), roots) if among(path)} - found
+            found |= fresh
+            pending += fresh
+        return found
+
+    def _methods(self, path: Path) -> frozenset[str]:
+        """The names of the functions in the classes of a file."""
+        if path not in self._defined:
+            classes = (node for node in self._nodes(path) if isinstance(node, ast.ClassDef))
+            functions = (node for each in classes for node in each.body if isinstance(node, ast.FunctionDef))
+            self._defined[path] = frozenset(function.name for function in functions)
+        return self._defined[path]
 
     def _handed_on(self, module: Path, words: frozenset[str], here: Collection[Path]) -> dict[Path, frozenset[str]]:
         """

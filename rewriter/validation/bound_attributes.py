@@ -34,12 +34,12 @@ def kept(program: EmittedProgram) -> Iterator[Violation]:
     for name, makers in makes.items():
         constructs = any(isinstance(maker, cst.FunctionDef) and maker.name.value == "__init__" for maker in makers)
         modules = any(isinstance(maker, cst.Module) for maker in makers)
-        ever = [without(program.reach, maker) for maker in makers] if not constructs and not modules else [set()]
+        before = without(program.reach, *makers) if not constructs and not modules else set()
         for unit, node in reads.get(name, ()):
             code = unit.names.function(node)
             first = makers[code].node if code in makers else None
             early = first is not None and unit.names.order(node) < unit.names.order(first)
-            if early or code in set.intersection(*ever):
+            if early or code in before:
                 text = unit.names.module.code_for_node(node)
                 words = f"`{text}` is read here, but on some path to this place nothing has made it"
                 yield Violation("attribute-bound", CodePlace(unit, node), words, next(iter(makers.values())))

@@ -43,6 +43,16 @@ REWRITES = {
         ["if torch.cuda.device_count() > 1:", f"    {WRAP}"],
         [],
     ),
+    "the choice between it and what a plain model needs": (
+        f"if torch.cuda.device_count() > 1:\n    {WRAP}\nelse:\n    state = plain(state)",
+        ["if torch.cuda.device_count() > 1:", f"    {WRAP}", "else:", "    state = plain(state)"],
+        ["state = plain(state)"],
+    ),
+    "its condition, where the script ends without it": (
+        f"if torch.cuda.device_count() > 1:\n    {WRAP}\nelse:\n    raise SystemExit",
+        ["if torch.cuda.device_count() > 1:", f"    {WRAP}", "else:"],
+        ["if not (torch.cuda.device_count() > 1):"],
+    ),
     "around a placement": (
         "model = torch.nn.DataParallel(model, device_ids=[0, 1]).cuda()",
         ["model = torch.nn.DataParallel(model, device_ids=[0, 1]).cuda()"],

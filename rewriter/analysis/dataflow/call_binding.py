@@ -97,8 +97,14 @@ class EvaluatedCall:
 
 def bind(call: EvaluatedCall, function: Function, receiver: Thing | None = None, *, gives: bool = True) -> None:
     """Let the parameters of a function hold the arguments of a call, and the call what the function returns."""
+    call.state.reached(call.unit, call.node, function.node, lambda: _hand(call, function, receiver))
+    if gives:
+        _give(call, function)
+
+
+def _hand(call: EvaluatedCall, function: Function, receiver: Thing | None) -> None:
+    """Let the parameters of a function hold the arguments of a call."""
     state, scope = call.state, function.unit.names.scopes[function.node]
-    state.sites.setdefault(function.node, {})[call.node] = None
 
     def param(name: str) -> Slot:
         return state.binding(scope.bindings[name])
@@ -122,16 +128,16 @@ def bind(call: EvaluatedCall, function: Function, receiver: Thing | None = None,
                 state.solver.flow(element(state, slot), param(name))
         elif arg.star == "**":
             _spread(call, slot, known, param)
-    if gives:
-        _give(call, function, [param(name) for name in known])
 
 
-def _give(call: EvaluatedCall, function: Function, params: list[Slot]) -> None:
+def _give(call: EvaluatedCall, function: Function) -> None:
     """
     Let a call hold what a function returns. Of what its parameters hold, only what this call hands over comes back:
     ``model = train(model)`` gives another model for each call.
     """
     state, returned = call.state, call.state.returns(function.node)
+    bindings = function.unit.names.scopes[function.node].bindings
+    params = [state.binding(bindings[param.name.value]) for param in parameters(function.node)]
     handed = [slot for _, slot in call.args]
     plain = not any(arg.star for arg, _ in call.args)
 
@@ -187,13 +193,13 @@ def relate(call: EvaluatedCall, origin: Origin) -> None:
 def escape(state: State, thing: Thing) -> None:
     """Note a function that is handed to code outside the program."""
     if isinstance(thing, Function):
-        state.escaped.add(thing.node)
+        state.escape(thing.node)
     elif isinstance(thing, Bound) and isinstance(thing.receiver, (Origin, Instance)):
         receiver = thing.receiver
         klass = state.klass.get(receiver) if isinstance(receiver, Origin) else receiver.klass
         method = klass.method(thing.name) if klass else None
         if method is not None:
-            state.escaped.add(method.node)
+            state.escape(method.node)
 
 
 def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:

@@ -138,7 +138,7 @@ def _construct(call: EvaluatedCall, klass: Klass) -> None:
     for name in ("__len__", "__getitem__", "__iter__", "__next__"):
         method = klass.method(name)
         if method is not None:
-            state.escaped.add(method.node)
+            state.escape(method.node)
 
 
 def _handed(call: EvaluatedCall, klass: Klass) -> Iterator[tuple[str, Slot]]:

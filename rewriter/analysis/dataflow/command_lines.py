@@ -27,13 +27,13 @@ def started(state: State, unit: Unit, node: cst.FunctionDef, decorator: cst.Base
 
     def itself(thing: Thing) -> None:
         if isinstance(thing, External) and questions.starts_commands(thing.qualified):
-            state.escaped.add(node)
+            state.escape(node)
             state.commands.add(node)
 
     def owner(thing: Thing) -> None:
         grouped = isinstance(thing, Function) and isinstance(made, cst.Attribute) and made.attr.value in _OF_GROUPS
         if grouped or (isinstance(thing, Unknown) and questions.starts_commands(thing.qualified)):
-            state.escaped.add(node)
+            state.escape(node)
             state.commands.add(node)
 
     state.solver.watch(evaluate(state, unit, made), itself)
@@ -49,7 +49,7 @@ def offered(call: EvaluatedCall, qualified: str) -> None:
     for function in call.unit.names.functions:
         if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):
             if not chosen or _takes(function, call.node):
-                call.state.escaped.add(function)
+                call.state.escape(function)
                 call.state.commands.add(function)
 
 

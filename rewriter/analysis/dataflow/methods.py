@@ -70,8 +70,8 @@ def _called_back(call: EvaluatedCall, thing: Thing) -> None:
     """A function handed to a method of torch's is called by it: the closure of ``optimizer.step``, ``model.apply``."""
     if isinstance(thing, Function):
         state = call.state
-        state.sites.setdefault(thing.node, {})[call.node] = None
-        state.escaped.add(thing.node)
+        state.reached(call.unit, call.node, thing.node, lambda: None)
+        state.escape(thing.node)
         state.solver.flow(state.returns(thing.node), call.result)
 
 

@@ -43,6 +43,8 @@ def solve(
                 _visit(state, unit, statement)
     state.solver.run()
     build(state)
+    state.running.end()
+    state.solver.run()
     vouched(state, assume)
     drawn_by_callers(state)
     return state
@@ -211,7 +213,7 @@ def _property(state: State, unit: Unit, node: cst.FunctionDef) -> None:
     scope = unit.names.within[node]
     if scope.kind is ScopeKind.CLASS and isinstance(scope.node, cst.ClassDef):
         state.solver.flow(state.returns(node), state.field(_class(state, unit, scope.node), node.name.value))
-        state.escaped.add(node)
+        state.escape(node)
 
 
 def _class_body(state: State, unit: Unit, node: cst.ClassDef) -> None:

@@ -110,9 +110,11 @@ def spawned(call: EvaluatedCall) -> None:
     def arrive(thing: Thing) -> None:
         if not isinstance(thing, Function):
             return
-        state.sites.setdefault(thing.node, {})[call.node] = None
-        scope = thing.unit.names.scopes[thing.node]
-        for index, param in enumerate(positional(thing.node)):
+        state.reached(call.unit, call.node, thing.node, lambda: hand(thing))
+
+    def hand(worker: Function) -> None:
+        scope = worker.unit.names.scopes[worker.node]
+        for index, param in enumerate(positional(worker.node)):
             slot = state.binding(scope.bindings[param.name.value])
             if index == 0:
                 state.solver.add(slot, place(state, param, LOCAL_RANK))

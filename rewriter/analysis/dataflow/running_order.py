@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 
+from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
 from .call_graph import Code, Reach
@@ -15,14 +16,15 @@ from .values import Unit
 _NOT_ALWAYS = (cst.IfExp, cst.BooleanOperation, cst.Lambda, cst.BaseComp)
 
 
-def without(reach: Reach, first: Code) -> set[Code]:
+def without(reach: Reach, *first: Code) -> set[Code]:
     """
-    The code that may run though a method has not, or not on the same object.
+    The code that may run though a method, or one of several, has not, or not on the same object.
 
     A call counts as made after the method where the same block, or one around it, calls the method before, on what is
-    called the same and was not assigned again: ``trainer.fit()``, then ``trainer.test()``.
+    called the same and was not assigned again: ``trainer.fit()``, then ``trainer.test()``. So does one of what a
+    function gives that has called the method on it.
     """
-    found: set[Code] = {first}
+    found: set[Code] = set(first)
     pending: list[Code] = [unit.names.module for unit in reach.units]
     pending += [code for code in reach.state.escaped if code in reach.reachable]
     while pending:
@@ -35,22 +37,44 @@ def without(reach: Reach, first: Code) -> set[Code]:
             called = reach.called(node) if isinstance(node, cst.Call) else []
             if isinstance(node, cst.Call) and called and not _is_after(reach, unit, node, first):
                 pending += called
-    return found - {first}
+    return found.difference(first)
 
 
-def _is_after(reach: Reach, unit: Unit, call: cst.Call, first: Code) -> bool:
-    """Whether a method of the object of a call has certainly run before, in the same code."""
+def _is_after(reach: Reach, unit: Unit, call: cst.Call, first: Collection[Code]) -> bool:
+    """Whether a method of the object of a call has certainly run before, in the same code or where the object was
+    made."""
     owner = _owner(call)
-    if not owner:
-        return False
-    order, here = unit.names.order, unit.names.order(call)
-    for earlier in _certain(unit, call):
-        if reach.called(earlier) == [first] and _owner(earlier) == owner:
-            root = owner.partition(".")[0]
-            bound = unit.names.scopes[unit.names.function(call)].lookup(root)
+    if not owner or _has_run(reach, unit, call, first, owner):
+        return bool(owner)
+    bound = unit.names.scopes[unit.names.function(call)].lookup(owner)
+    made = bindings_value(unit.names, bound) if bound is not None and len(bound.definitions) == 1 else ()
+    makers = [maker for value in made if isinstance(value, cst.Call) for maker in reach.called(value)]
+    return bool(makers) and all(_gives_ready(reach, maker, first) for maker in makers)
+
+
+def _has_run(reach: Reach, unit: Unit, node: cst.CSTNode, first: Collection[Code], owner: str) -> bool:
+    """Whether a method has certainly run on what is called so, in the same code before a node."""
+    order, here = unit.names.order, unit.names.order(node)
+    bound = unit.names.scopes[unit.names.function(node)].lookup(owner.partition(".")[0])
+    for earlier in _certain(unit, node) if bound is not None else ():
+        if _runs_one(reach, earlier, first) and _owner(earlier) == owner:
             if bound is not None and not any(order(earlier) < order(d) < here for d in bound.definitions):
                 return True
     return False
+
+
+def _runs_one(reach: Reach, call: cst.Call, first: Collection[Code]) -> bool:
+    """Whether all that a call may run are some methods."""
+    called = reach.called(call)
+    return bool(called) and all(function in first for function in called)
+
+
+def _gives_ready(reach: Reach, function: Code, first: Collection[Code]) -> bool:
+    """Whether a method has run on all that a function gives."""
+    unit = reach.unit(function)
+    returns = unit.names.returns.get(function, ())
+    given = [(node, node.value.value) for node in returns if isinstance(node.value, cst.Name)]
+    return len(given) == len(returns) > 0 and all(_has_run(reach, unit, node, first, name) for node, name in given)
 
 
 def _owner(call: cst.Call) -> str:

@@ -21,6 +21,7 @@ from ...facts.roles import Origin, Role
 from ..syntax.names import Names
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
+from .running_code import RunningCode
 from .solver import Slot, Solver, Thing
 
 Answer = TypeVar("Answer")
@@ -246,9 +247,9 @@ class State:
         self.sites: dict[cst.CSTNode, dict[cst.Call, None]] = {}
         """For a function, the calls that reach it."""
         self.escaped: set[cst.CSTNode] = set()
+        """Functions handed to code outside the program, which may call them with anything."""
         self.implied: set[cst.CSTNode] = set()
         """Functions that a call runs and hands none of its arguments to: ``__post_init__``."""
-        """Functions handed to code outside the program, which may call them with anything."""
         self.commands: set[cst.CSTNode] = set()
         """Those of them that the command line starts, in the script's own process."""
         self.loaders: dict[cst.CSTNode, dict[Origin, None]] = {}
@@ -269,6 +270,8 @@ class State:
         """What is computed once for the solved program, by its class."""
         self.aside: dict[cst.Call, Callable[[], None] | None] = {}
         """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
+        self.running = RunningCode(unit.names.module for unit in units)
+        """The code that the program runs, as far as that is known."""
         self._answers: dict[Hashable, object] = {}
         self._evaluated: dict[str, list[cst.CSTNode]] = {}
         self._placed = 0
@@ -282,6 +285,16 @@ class State:
         self._named: dict[str, Slot] = {}
         self._memo: dict[Hashable, Thing] = {}
         self._called = Counter(_called(call) for unit in units for call in unit.names.calls)
+
+    def reached(self, unit: Unit, site: cst.Call, function: cst.CSTNode, start: Callable[[], None]) -> None:
+        """Note that a call reaches a function; ``start`` lets it hand over its arguments."""
+        self.sites.setdefault(function, {})[site] = None
+        self.running.call(unit.names.function(site), function, start)
+
+    def escape(self, function: cst.CSTNode) -> None:
+        """Note a function that code outside the program may call."""
+        self.escaped.add(function)
+        self.running.add(function)
 
     def binding(self, binding: Binding) -> Slot:
         """The slot of a variable."""

@@ -96,7 +96,9 @@ class Mover:
         """``nn.DataParallel(model)`` and its like: the accelerator takes its place, so that the wrapping goes."""
         found = []
         for call in unit.names.calls:
-            if call in self.state.calls and outside_name(self.state.calls[call]) in wrappers and call.args:
+            if call not in self.state.calls or unit.names.function(call) not in self.reach.reachable:
+                continue
+            if outside_name(self.state.calls[call]) in wrappers and call.args:
                 statement = unit.names.statement(call)
                 small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
                 reason = "the accelerator does the data parallelism"
@@ -143,6 +145,7 @@ class Mover:
             and node.attr.value == "module"
             and not isinstance(unit.names.parents[node], cst.AssignTarget)
             and self.wrapping(node.value, wrappers)
+            and unit.names.function(node) in self.reach.reachable
         ]
 
     def of_wrappers(self, unit: Unit, wrappers: frozenset[str]) -> list[cst.Attribute]:
@@ -151,7 +154,8 @@ class Mover:
         found = []
         for node in unit.names.every(cst.Attribute) if wrappers else ():
             assert isinstance(node, cst.Attribute)
-            around = self.wrapping(node.value, wrappers)
+            runs = unit.names.function(node) in self.reach.reachable
+            around = self.wrapping(node.value, wrappers) if runs else set()
             if node.attr.value == "module":
                 if around and isinstance(unit.names.parents[node], cst.AssignTarget):
                     found.append(node)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import libcst as cst
 
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
-from ..dataflow.call_graph import Reach
+from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
@@ -54,8 +54,10 @@ def _word(node: cst.BaseExpression) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode]) -> Iterator[Finding]:
-    """The findings about GPUs that the script numbers by itself."""
+def left_to_launcher(
+    state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode], shared: Container[Code]
+) -> Iterator[Finding]:
+    """The findings about GPUs that the script numbers by itself; ``shared``: functions that other programs use, too."""
     for statement in removed:
         if chooses(unit, statement):
             yield Finding(
@@ -70,7 +72,8 @@ def left_to_launcher(state: State, unit: Unit, reach: Reach, removed: Sequence[c
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable:
             continue
-        if questions.pins(outside_name(record)) and any(_is_chosen(arg.value) for arg in call.args):
+        pins = questions.pins(outside_name(record)) and unit.names.function(call) not in shared
+        if pins and any(_is_chosen(arg.value) for arg in call.args):
             yield Finding(
                 "launcher",
                 call,
@@ -101,6 +104,17 @@ def chosen_for_others(statement: cst.CSTNode) -> Finding:
         "this line also chooses the visible GPUs for other programs, so it stays: here every process would see the "
         "same GPUs, and the second process may find none for itself",
         "choose them at launch instead: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
+        Severity.REVIEW,
+    )
+
+
+def pinned_for_others(call: cst.CSTNode) -> Finding:
+    """The finding for ``torch.cuda.set_device(0)`` in a function that other programs use: the line stays."""
+    return Finding(
+        "launcher",
+        call,
+        "this line also chooses the GPU for other programs, so it stays: here every process would work on the same GPU",
+        "remove it, and choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
         Severity.REVIEW,
     )
 

@@ -875,3 +875,66 @@ def test_what_a_base_class_does_stays_for_the_objects_of_others(run: Run) -> Non
     after, findings = run(train, BASE, trainer=DERIVED, other=other)
     assert findings == [] and "self.accelerator" not in after["settings.py"]
     assert "        if PartialState().is_main_process:\n            torch.save(" in after["settings.py"]
+
+
+TRAINER = """\
+import torch
+
+
+class Trainer(torch.nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 1).cuda()
+        self.judge = torch.nn.Linear(1, 1).cuda()
+        self.steps = torch.optim.Adam(self.net.parameters(), lr=rate)
+        self.judged = torch.optim.Adam(self.judge.parameters(), lr=rate)
+
+    def forward(self, x):
+        guess = self.net(x)
+        return guess, self.judge(guess + self.noise(guess))
+
+    def noise(self, like):
+        return torch.rand(like.shape[0], 1).cuda()
+
+    def save(self, path):
+        torch.save(self.net.state_dict(), path)
+"""
+TRAINS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from trainer import Trainer
+
+
+def main():
+    loader = DataLoader(TensorDataset(torch.randn(16, 4)), batch_size=4)
+    trainer = Trainer(0.1)
+    for epoch in range(2):
+        for (x,) in loader:
+            guess, judged = trainer(x.cuda())
+            trainer.steps.zero_grad()
+            trainer.judged.zero_grad()
+            (guess.pow(2).mean() + judged.mean()).backward()
+            trainer.steps.step()
+            trainer.judged.step()
+        trainer.save("net.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""
+TRIES = "import torch\nfrom trainer import Trainer\nt = Trainer(0.1)\nprint(t(torch.ones(1, 4).cuda()), t.noise)\n"
+
+
+def test_a_module_that_builds_its_optimizers_is_given_what_main_makes(run: Run) -> None:
+    """It lends the accelerator to none of its methods: a move to the GPU that is current needs none, and a file is
+    written by the main process."""
+    after, findings = run(TRAINS, trainer=TRAINER, tries=TRIES)
+    assert "    trainer = Trainer(0.1, accelerator=accelerator)\n" in after["train.py"]
+    assert "accelerator.backward(guess.pow(2).mean() + judged.mean())" in after["train.py"]
+    trainer = after["trainer.py"]
+    assert "    def __init__(self, rate, accelerator=None):\n        if accelerator is None:\n" in trainer
+    assert "        return torch.rand(like.shape[0], 1).cuda()\n" in trainer
+    assert (
+        "        if PartialState().is_main_process:\n            torch.save(self.net.state_dict(), path)\n" in trainer
+    )
+    assert findings == []

@@ -181,12 +181,62 @@ def test_a_helper_that_a_sibling_calls_keeps_its_signature(look: Look) -> None:
     assert findings(survey) == []
 
 
-def test_what_another_program_trains_with_is_refused_with_both_named(look: Look) -> None:
-    survey = look({**PROGRAM, "tune.py": TUNE})
-    assert not changed(survey)
-    (finding,) = [d for f in survey.files for d in f.diagnoses]
-    assert finding.id == "shared-module"
-    assert "tune.py" in finding.message
+def test_what_another_program_trains_with_makes_an_accelerator_for_it(look: Look) -> None:
+    """That program is migrated later, with the same function: it hands over its own."""
+    files = {**PROGRAM, "tune.py": TUNE}
+    after = changed(look(files))
+    assert "train(model, train_loader, optimizer, accelerator.device, accelerator=accelerator)" in after["train.py"]
+    head = "def train(model, loader, optimizer, device, accelerator=None):\n"
+    assert f"{head}    if accelerator is None:\n        accelerator = Accelerator()\n" in after["engine.py"]
+    assert "x, y = x.to(device), y.to(device)\n" in after["engine.py"].partition("def evaluate")[0]
+    assert "accelerator.backward(loss)" in after["engine.py"]
+    assert set(after) == {"train.py", "engine.py"}
+    later = changed(look({**files, **after}, "tune.py"))
+    assert set(later) == {"tune.py"}
+    assert "train(model, train_loader, optimizer, accelerator.device, accelerator=accelerator)" in later["tune.py"]
+    assert "model, optimizer, train_loader = accelerator.prepare(" in later["tune.py"]
+
+
+SCALED = ENGINE.replace(
+    "def train(model, loader, optimizer, device)", "def train(model, loader, optimizer, device, scaler)"
+)
+SCALED = SCALED.replace("loss.backward()", "scaler.scale(loss).backward()").replace(
+    "optimizer.step()", "scaler.step(optimizer)\n        scaler.update()"
+)
+
+
+def test_what_another_program_trains_with_keeps_what_it_says_of_precision(look: Look) -> None:
+    """The accelerator that the function makes for the other program has none of this one's settings."""
+    engine = SCALED.replace(
+        "        loss = torch.nn", "        with torch.autocast('cuda'):\n            loss = torch.nn", 1
+    )
+    scales = {
+        "optimizer, device)\n": "optimizer, device, scaler)\n",
+        "device = ": "scaler = torch.amp.GradScaler()\ndevice = ",
+    }
+    texts = {"train.py": TRAIN, "tune.py": TUNE}
+    for name, text in texts.items():
+        for old, new in scales.items():
+            text = text.replace(old, new, 1)
+        texts[name] = text
+    after = changed(look({**PROGRAM, **texts, "engine.py": engine}))
+    assert "with torch.autocast('cuda'):" in after["engine.py"]
+    assert "accelerator.backward(scaler.scale(loss))" in after["engine.py"]
+    assert "scaler.step(optimizer)" in after["engine.py"] and "mixed_precision" not in after["train.py"]
+
+
+def test_options_for_a_test_are_no_test(look: Look) -> None:
+    """`test_options.py` has a class `TestOptions`, and nothing that pytest runs: who reads it uses what it imports."""
+    files = {
+        "options.py": "import torch\n\n\nclass Options:\n    def parse(self):\n        torch.cuda.set_device(1)\n",
+        "test_options.py": "from options import Options\n\n\nclass TestOptions(Options):\n    rate = 0\n",
+        "test.py": "from test_options import TestOptions\nTestOptions().parse()\n",
+        "train.py": TRAIN.replace("device =", "Options().parse()\ndevice =").replace(
+            "import torch\n", "import torch\nfrom options import Options\n"
+        ),
+    }
+    after = changed(look({**PROGRAM, **files}))
+    assert set(after) == {"train.py", "engine.py"}, "test.py goes on with the GPU that it asks for"
 
 
 NET = """\
@@ -732,11 +782,14 @@ def test_a_method_that_builds_objects_is_handed_it_as_a_constructor_is(look: Loo
     assert not look({**files, **after}, "train.py").files
 
 
+SHOWS_STEP = SHOWS + "t.step(torch.ones(8))\n"
+
+
 def test_a_method_that_is_called_in_each_turn_builds_nothing(look: Look) -> None:
     trains = SETS_UP.replace("trainer.set_up(args)\n", "").replace(
         "    for x in loader", "    trainer.set_up(args)\n    for x in loader"
     )
-    files = {"train.py": trains, "trainer.py": SET_UP, "rows.py": "rows = []\n", "show.py": SHOWS}
+    files = {"train.py": trains, "trainer.py": SET_UP, "rows.py": "rows = []\n", "show.py": SHOWS_STEP}
     survey = look(files, "train.py")
     assert changed(survey) == {}
     assert ("trainer.py", "shared-module") in findings(survey)
@@ -748,7 +801,7 @@ def test_a_method_that_does_not_run_in_any_case_before_builds_nothing(look: Look
     trainer = trainer.replace("        self.optimizer.step()\n", "").replace(
         "class Trainer:", "class Trainer:\n    lit = 0"
     )
-    files = {"train.py": SETS_UP, "trainer.py": trainer, "rows.py": "rows = []\n", "show.py": SHOWS}
+    files = {"train.py": SETS_UP, "trainer.py": trainer, "rows.py": "rows = []\n", "show.py": SHOWS_STEP}
     assert changed(look(files, "train.py")) == {}
 
 

@@ -55,3 +55,17 @@ def test_a_shared_function_chooses_only_before_the_accelerator(
     found = trained_project(train=train, settings=SETTINGS, other='from settings import choose\nchoose("1")\n')
     assert "settings" not in found[0] or found[0]["settings"] == SETTINGS
     assert found[1] == told
+
+
+def test_a_shared_function_that_pins_the_gpu_is_named(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    """The line stays for the other program, and holds for every process of this one."""
+    settings = "import torch\n\n\ndef choose(number):\n    torch.cuda.set_device(number)\n"
+    train = TRAIN.format(before="", after="choose(0)")
+    after, told = trained_project(train=train, settings=settings, other="from settings import choose\nchoose(1)\n")
+    assert "accelerator.backward(" in after["train"] and after["settings"] == settings
+    assert told == ["launcher"]
+    after, told = trained_project(train=train, settings=settings, other="")
+    assert "set_device" not in after["settings"]
+    assert told == ["launcher"]
