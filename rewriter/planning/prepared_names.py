@@ -200,6 +200,9 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
             definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
             here = (d for d in definitions if binding.scope is scope or unit.names.function(d) is code)
             own = [d for d in here if _gives(state, unit, d, origin)]
+            if len(own) > 1 and not any(_is_given(state, site, origin) for site in reach.sites(code)):
+                # the variable is a parameter, and is given another thing later
+                own = [d for d in own if not isinstance(d, cst.Param)] or own
             imported = any(isinstance(d, cst.ImportAlias) for d in own)
             if not own or any(_is_around(state, unit, d, origin) for d in definitions):
                 continue

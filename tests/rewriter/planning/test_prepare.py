@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 Trained = Callable[..., tuple[str, list[str]]]
+TrainedProject = Callable[..., tuple[dict[str, str], list[str]]]
 
 
 def test_the_variable_that_held_the_wrapper(trained: Trained) -> None:
@@ -721,3 +722,37 @@ def test_an_evaluation_that_one_call_gives_no_loader_stays_whole(given: str, who
         assert "    model, optimizer, loader\n)" in text and "gather" not in text and "prepare" in findings
     else:
         assert "test_loader\n)" in text
+
+
+GIVEN_ANOTHER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def run(loader):
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    loader = DataLoader(torch.ones(64, 8), batch_size=4)
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+run(DataLoader(torch.ones(64, 8), batch_size=8))
+"""
+
+
+def test_a_parameter_that_is_given_another_loader_is_prepared_each_time(trained_project: TrainedProject) -> None:
+    """Without its shard, every process would train on all rows of the second."""
+    after, findings = trained_project(train=GIVEN_ANOTHER)
+    assert after["train"].count("model, optimizer, loader = accelerator.prepare(") == 2 and findings == []
