@@ -450,3 +450,34 @@ def test_rows_that_are_counted_by_the_shape_of_an_array_are_those_of_the_shard(m
     """
     top = 'x = np.load("x.npy")\n'
     assert "a = x[accelerator.shard_batch(np.random.choice(100, 16))]" in migrated(script(top, loop))
+
+
+LISTS = """
+x, y = torch.randn(100, 8), torch.randint(0, 2, (100,))
+parts, answers = [torch.randn(16, 8) for _ in range(9)], [torch.randint(0, 2, (16,)) for _ in range(9)]
+pairs = []
+for k in range(0, 100, 16):
+    pairs.append((x[k:k + 16], y[k:k + 16]))
+rows, wanted = [torch.randn(8) for _ in range(50)], [torch.randint(0, 2, (1,)) for _ in range(50)]
+"""
+
+
+@pytest.mark.parametrize("source", ["zip(parts, answers)", "pairs", "zip(x.split(16), y.split(16))"])
+def test_lists_of_batches_that_are_made_beforehand_are_cut(source: str, migrated: Migrated) -> None:
+    loop = f"for a, b in {source}:\n    loss = F.cross_entropy(model(a), b)\n"
+    assert "    a, b = accelerator.shard_batch((a, b))\n" in migrated(script(LISTS, loop))
+
+
+@pytest.mark.parametrize(
+    ("source", "loss"),
+    [
+        ("zip(x, y)", "F.cross_entropy(model(a.unsqueeze(0)), b.unsqueeze(0))"),
+        ("zip(rows, wanted)", "F.cross_entropy(model(a)[None], b)"),
+        ("enumerate(x)", "model(b).mean()"),
+    ],
+)
+def test_a_loop_over_single_rows_is_not_cut_through_them(source: str, loss: str, result: Result) -> None:
+    """On two processes `shard_batch` took half of the columns, and the layer failed at the first step."""
+    found = result(script(LISTS, f"for a, b in {source}:\n    loss = {loss}\n"))
+    assert found.after == found.source.data
+    assert [one.id for one in found.diagnoses] == ["no-data-parallel-axis"]

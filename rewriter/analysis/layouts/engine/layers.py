@@ -106,7 +106,7 @@ def _named(made: cst.CSTNode, rows: Shard, given: Arguments) -> Layout:
 def _dimension_of_layer(kind: training.ModelClass, made: cst.CSTNode, rows: Shard) -> int | None:
     """The dimension of the rows, where a layer leaves it alone."""
     last = rows.dim >= rows.least - 1 if rows.rank is None else rows.dim == rows.rank - 1
-    if kind.rows == "all but the last" and rows.dim and last:
+    if kind.rows == "all but the last" and last and (rows.dim or rows.rank):
         return None
     if kind.rows == "along":
         asked = keyword(made, "dim", 0) if isinstance(made, cst.Call) else None

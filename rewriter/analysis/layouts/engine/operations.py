@@ -509,6 +509,8 @@ def _elements(layout: Layout, node: cst.CSTNode) -> Layout:
         return join_all(layout.items)
     if isinstance(layout, Each):
         return layout.element
+    if isinstance(layout, Made) and len(layout.sizes) > 1:
+        return replace(layout, sizes=layout.sizes[1:])
     if isinstance(layout, Replicated):
         return layout if isinstance(layout, Foreign) else REPLICATED
     return layout if isinstance(layout, (Unclear, ShardRow)) else Unclear("it is looped over", node)
