@@ -187,9 +187,10 @@ class Calls(Expressions):
             return clash
         if name == "scale" and len(given.plain) == 1 and origins(record.receiver, Role.SCALER):
             return given.plain[0][1]  # times a number that is the same for all rows
-        names = (
-            [f"torch.Tensor.{name}"] if tensor else [*outside_names(record), *made_names(record), f"builtins.{name}"]
-        )
+        of_tensor = f"torch.Tensor.{name}"
+        makes = base is not None and transfer(of_tensor, tensors.Create) is not None  # `weight.new_zeros(...)`
+        outside = [*outside_names(record), *made_names(record), f"builtins.{name}"]
+        names = [of_tensor] if tensor else [*outside, *([of_tensor] if makes else [])]
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:
             return self._builtin(name, given)
         for full in names:

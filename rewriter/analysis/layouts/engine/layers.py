@@ -137,7 +137,7 @@ def _sequence(
         states = [inner(layout) for _, layout in given.plain[1:]] + [inner(pair[1]) for pair in given.named.values()]
         for state in states:
             if isinstance(state, Made) and len(state.sizes) == 3 and state.node is not None:
-                whole = Whole(state.node, state.sizes[1])
+                whole = Whole(state.node, state.sizes[1], 1)
                 return Unclear("a state that is made for the whole batch meets this process's rows", given.node, whole)
             if isinstance(state, Replicated) and not state.neutral:
                 return Unclear(
