@@ -450,3 +450,84 @@ def test_rows_that_are_counted_by_the_shape_of_an_array_are_those_of_the_shard(m
     """
     top = 'x = np.load("x.npy")\n'
     assert "a = x[accelerator.shard_batch(np.random.choice(100, 16))]" in migrated(script(top, loop))
+
+
+LISTS = """
+x, y = torch.randn(100, 8), torch.randint(0, 2, (100,))
+parts, answers = [torch.randn(16, 8) for _ in range(9)], [torch.randint(0, 2, (16,)) for _ in range(9)]
+pairs = []
+for k in range(0, 100, 16):
+    pairs.append((x[k:k + 16], y[k:k + 16]))
+rows, wanted = [torch.randn(8) for _ in range(50)], [torch.randint(0, 2, (1,)) for _ in range(50)]
+"""
+
+
+@pytest.mark.parametrize("source", ["zip(parts, answers)", "pairs", "zip(x.split(16), y.split(16))"])
+def test_lists_of_batches_that_are_made_beforehand_are_cut(source: str, migrated: Migrated) -> None:
+    loop = f"for a, b in {source}:\n    loss = F.cross_entropy(model(a), b)\n"
+    assert "    a, b = accelerator.shard_batch((a, b))\n" in migrated(script(LISTS, loop))
+
+
+@pytest.mark.parametrize(
+    ("source", "loss"),
+    [
+        ("zip(x, y)", "F.cross_entropy(model(a.unsqueeze(0)), b.unsqueeze(0))"),
+        ("zip(rows, wanted)", "F.cross_entropy(model(a)[None], b)"),
+        ("enumerate(x)", "model(b).mean()"),
+    ],
+)
+def test_a_loop_over_single_rows_is_not_cut_through_them(source: str, loss: str, result: Result) -> None:
+    """On two processes `shard_batch` took half of the columns, and the layer failed at the first step."""
+    found = result(script(LISTS, f"for a, b in {source}:\n    loss = {loss}\n"))
+    assert found.after == found.source.data
+    assert [one.id for one in found.diagnoses] == ["no-data-parallel-axis"]
+
+
+WINDOWS = """
+def windows(rows, size, steps):
+    table = rows.reshape(size, -1)
+    for k in range(0, table.shape[1] - steps, steps):
+        yield table[:, k:k + steps], table[:, k + 1:k + steps + 1]
+
+batch_size, steps = 6, 5
+text = np.random.randint(0, 20, 600)
+"""
+LETTERS = """
+class Letters(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.letters, self.last = nn.Embedding(20, 8), nn.Linear(16, 20)
+        self.cells = nn.LSTM(8, 16, batch_first=True)
+
+    def begin(self, bsz):
+        weight = next(self.parameters()).data
+        return weight.new_zeros(1, bsz, 16), weight.new(1, bsz, 16).zero_()
+
+    def forward(self, x, state):
+        found, state = self.cells(self.letters(x), state)
+        return self.last(found), state
+
+model = Letters()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_a_state_that_is_made_before_the_batches_is_cut_as_they_are(migrated: Migrated) -> None:
+    """Its rows are not in the first dimension; what names the number of rows in a new shape follows the shard."""
+    loop = """\
+    for epoch in range(3):
+        state = model.begin(batch_size)
+        for x, y in windows(text, batch_size, steps):
+            x, y = torch.from_numpy(x), torch.from_numpy(y)
+            state = tuple(part.detach() for part in state)
+            found, state = model(x, state)
+            loss = F.cross_entropy(found.reshape(batch_size * steps, -1), y.reshape(batch_size * steps))
+    """
+    text = migrated(
+        script(WINDOWS, loop, LETTERS)
+        .replace("\n    optimizer", "\n        optimizer")
+        .replace("\n    loss.backward", "\n        loss.backward")
+    )
+    assert "    state = accelerator.shard_batch(model.begin(batch_size), dim=1)\n" in text
+    assert "        x, y = accelerator.shard_batch((x, y))\n" in text
+    assert "F.cross_entropy(found.reshape(x.size(0) * steps, -1), y.reshape(x.size(0) * steps))" in text

@@ -9,7 +9,7 @@ import libcst as cst
 from ...facts.roles import TENSORS
 from ...facts.torch_api.kinds import tensors
 from ...facts.torch_api.loading import transfer
-from ..syntax.definitions import seen_values
+from ..syntax.definitions import added_to, seen_values
 from .call_graph import Reach
 from .callees import method_name, outside_name
 from .values import State, Trail, Unit, origins, traces
@@ -75,16 +75,12 @@ class ElementKinds:
 
     def _put_into(self, unit: Unit, name: cst.Name, seen: set[cst.CSTNode]) -> set[str]:
         """What the elements are that a list is given after it was made."""
-        binding, kinds = unit.names.binding(name), set[str]()
-        for read in binding.reads if binding is not None else ():
-            attribute = unit.names.parents.get(read)
-            call = unit.names.parents.get(attribute) if isinstance(attribute, cst.Attribute) else None
-            if isinstance(call, cst.Call) and call.func is attribute and call.args:
-                method = method_name(call)
-                if method in ("append", "insert", "appendleft"):
-                    kinds.add(self.kind_of(unit, call.args[-1].value, seen))
-                elif method == "extend":
-                    kinds.add(self.each(unit, call.args[0].value, seen))
+        kinds = set[str]()
+        for call in added_to(unit.names, name):
+            if method_name(call) == "extend":
+                kinds.add(self.each(unit, call.args[0].value, seen))
+            else:
+                kinds.add(self.kind_of(unit, call.args[-1].value, seen))
         return kinds
 
     def _each_given(self, unit: Unit, call: cst.Call, seen: set[cst.CSTNode]) -> str:

@@ -16,6 +16,7 @@ from ..dataflow.callees import built_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
+from ..layouts.by_hand.data_sources import is_data
 from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
 from ..syntax.definitions import bindings_value, plain_values
@@ -158,11 +159,12 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
 
 
 def _is_collection(state: State, unit: Unit, name: cst.Name) -> bool:
-    """Whether all that a variable is given is a list or an array, and so no loader."""
+    """Whether all that a variable is given is a list, an array or a tensor, and so no loader."""
     values = plain_values(unit.names, name)
     return bool(values) and all(
         isinstance(value, (cst.List, cst.Tuple, cst.Set, cst.ListComp, cst.SetComp))
         or (isinstance(value, cst.Call) and value in state.calls and _makes_array(outside_name(state.calls[value])))
+        or is_data(state, unit, value, set())
         for value in values
     )
 

@@ -229,6 +229,18 @@ def plain_values(names: Names, name: cst.Name) -> list[cst.BaseExpression]:
     return values if len(values) == len(binding.definitions) else []
 
 
+def added_to(names: Names, name: cst.Name) -> list[cst.Call]:
+    """The calls that put something into the list that a variable holds."""
+    binding, found = names.binding(name), list[cst.Call]()
+    for read in binding.reads if binding is not None else ():
+        method = names.parents.get(read)
+        call = names.parents.get(method) if isinstance(method, cst.Attribute) else None
+        if isinstance(method, cst.Attribute) and isinstance(call, cst.Call) and call.func is method and call.args:
+            if method.attr.value in ("append", "insert", "appendleft", "extend"):
+                found.append(call)
+    return found
+
+
 def attribute_assignments(names: Names, attribute: cst.Attribute) -> list[cst.Assign]:
     """The assignments that give an attribute a value under the same name: ``args.cuda = ...``."""
     found = (assign for assign in names.every(cst.Assign) if isinstance(assign, cst.Assign))

@@ -8,21 +8,22 @@ What is in a batch is taken from the code that yields it, where that can be seen
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from typing import TypeGuard
 
 import libcst as cst
 
 from ....facts.roles import Role
 from ....facts.torch_api.kinds import tensors
-from ....facts.torch_api.loading import row
+from ....facts.torch_api.loading import row, transfer
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import External, State, Unknown, origins
-from ...syntax.definitions import plain_values
+from ...syntax.definitions import added_to, plain_values
 from ...syntax.nodes import dotted
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from ..engine.interpreter import Interpreter
-from ..engine.layout import Each, Layout, Made, Replicated, Several, Shard, mapped
+from ..engine.layout import REPLICATED, Each, Layout, Made, Replicated, Several, Shard, mapped
 from ..engine.memory import Seeds
 from .cuts import Cut
 from .data_sources import is_data
@@ -150,13 +151,33 @@ class Feeds:
         """Whether what is looped over may hand out batches; a list that the script builds only if it is of tensors."""
         if origins(self.state.values.get(source), *_ROLES) or is_undefined(self.unit, source):
             return False
-        if isinstance(source, cst.Call) and method_name(source) in ("zip", "items", "values", "keys", "parameters"):
+        if _is_zip(source):
+            return all(self._lists_batches(arg.value) for arg in source.args if not arg.star)
+        if isinstance(source, cst.Call) and method_name(source) in ("items", "values", "keys", "parameters"):
             return False
+        return not self._built(source) or self._lists_batches(source)
+
+    def _built(self, source: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """The lists and tables that the script builds as a source."""
         held = [source, *(plain_values(self.unit.names, source) if isinstance(source, cst.Name) else ())]
-        built = [node for node in held if isinstance(node, _BUILT)]
-        return not built or any(
-            is_data(self.state, self.unit, element, set()) for node in built for element in _elements_of(node)
-        )
+        return [node for node in held if isinstance(node, _BUILT)]
+
+    def _lists_batches(self, source: cst.BaseExpression) -> bool:
+        """Whether a source is a list of tensors that the script builds, or parts of one."""
+        if isinstance(source, cst.Call) and self._cuts(source):
+            return is_data(self.state, self.unit, source, set())
+        built = self._built(source)
+        elements = [element for node in built for element in _elements_of(node)]
+        if built and isinstance(source, cst.Name):
+            added = added_to(self.unit.names, source)
+            elements += [call.args[-1].value for call in added if method_name(call) != "extend"]
+        return any(is_data(self.state, self.unit, element, set()) for element in elements)
+
+    def _cuts(self, call: cst.Call) -> bool:
+        """``x.split(16)``, ``torch.chunk(x, 4)``: parts of the rows."""
+        names = [*outside_names(self.state.calls[call]), f"torch.Tensor.{method_name(call)}"]
+        found = [transfer(name, tensors.Reshape) for name in names]
+        return any(kind is not None and kind.how == "split" for kind in found)
 
     def _blank(self) -> Interpreter:
         """An interpreter that knows of no cut."""
@@ -164,8 +185,11 @@ class Feeds:
 
     def _element(self, source: cst.BaseExpression) -> Layout | None:
         """What the code that hands batches out puts into one of them; None where that cannot be seen."""
+        if _is_zip(source):
+            return Several(tuple(self._element(arg.value) or REPLICATED for arg in source.args))
         given = self._blank().iterated(source, self.unit)
-        return None if given is None or isinstance(given, Replicated) else given
+        known = given is not None and (isinstance(given, Made) or not isinstance(given, Replicated))
+        return given if known else None
 
     def _named(self, target: cst.CSTNode, element: Layout | None) -> Iterator[tuple[cst.Name, Layout | None]]:
         """The names that a target gives to the parts of a batch."""
@@ -332,6 +356,10 @@ class Feeds:
         return frozenset(found - {""})
 
 
+def _is_zip(source: cst.BaseExpression) -> TypeGuard[cst.Call]:
+    return isinstance(source, cst.Call) and method_name(source) == "zip"
+
+
 def _source_of(call: cst.Call) -> cst.BaseExpression:
     """What hands out what a call asks for."""
     return call.args[0].value if method_name(call) == "next" and call.args else call
@@ -373,6 +401,7 @@ def _readings(parts: Sequence[Layout | None]) -> Iterator[list[Layout]]:
 
 
 def _rows(layout: Layout) -> Layout:
-    if isinstance(layout, Made) and len(layout.sizes) > 1:  # a single size may be a whole shape
+    if isinstance(layout, Made) and (len(layout.sizes) > 1 or isinstance(next(iter(layout.sizes), None), cst.Integer)):
+        # a single size that is a name may be a whole shape
         return Shard(0, len(layout.sizes))
     return layout if isinstance(layout, Replicated) and layout.neutral else Shard(0)

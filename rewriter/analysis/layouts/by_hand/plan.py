@@ -105,7 +105,7 @@ class _Planner:
             outcome = self.trial.tried(cuts)
             named = any(isinstance(cut.node, cst.Name) for cut in cuts)
             if outcome.obstacle is None and (named or not outcome.counts):
-                return self._settled(cuts, outcome)
+                return self._settled([*cuts, *outcome.beside], outcome)
             lost = outcome.obstacle or Obstacle(self.unit, outcome.counts[0][0], "no name has the shard where this is")
             rows = len([one for one in outcome.held.given.values() if isinstance(inner(one), Shard)])
             if rows > followed:  # the suggestion that goes farthest has the best reason

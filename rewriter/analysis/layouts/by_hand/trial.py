@@ -15,7 +15,19 @@ from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
 from ...training.training import without_gradient
 from ..engine.interpreter import Interpreter
-from ..engine.layout import REPLICATED, Layout, Partial, Shard, ShardRow, ShardSize, Unclear, inner
+from ..engine.layout import (
+    REPLICATED,
+    Layout,
+    Partial,
+    Shard,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    Whole,
+    inner,
+    mapped,
+    parts,
+)
 from ..engine.memory import Seeds
 from .cuts import Cut
 from .trainings import HandTraining, counts_rounds
@@ -40,6 +52,8 @@ class TrialOutcome(NamedTuple):
     obstacle: Obstacle | None
     counts: list[tuple[cst.CSTNode, cst.CSTNode]]
     """Numbers of rows that have to be those of a shard, each with what has so many."""
+    beside: list[Cut]
+    """What is made for the whole batch before it, and has to be cut as well: a state."""
 
 
 class Trial:
@@ -63,18 +77,43 @@ class Trial:
         rows: dict[cst.CSTNode, Layout] = {cut.node: cut.layout for cut in cuts}
         sizes = frozenset(text for cut in cuts for text in cut.sizes)
         counts: list[tuple[cst.CSTNode, cst.CSTNode]] = []
-        for _ in range(_TRIES):
+        beside: list[Cut] = []
+        while True:
             held = Interpreter(self.state, self.reach, Seeds(rows, sizes, cut=True))
             held.turns(self.loop, self.unit)
-            obstacle = self._obstacle(held) or self._unread(held) or self._beside(held)
-            size = obstacle[1] if obstacle is not None else None
-            if obstacle is None or size is None or size in rows:
-                return TrialOutcome(held, obstacle[0] if obstacle is not None else None, counts)
-            rows[size] = ShardSize()
-            counts.append((size, cuts[0].node))
-        return TrialOutcome(held, obstacle[0] if obstacle is not None else None, counts)
+            obstacle, whole = self._obstacle(held) or self._unread(held) or self._beside(held) or (None, None)
+            size = whole.size if whole is not None else None
+            state = self._made_before(held, whole, cuts) if whole is not None else None
+            if obstacle is not None and len(counts) + len(beside) < _TRIES:
+                if state is not None and state.node not in rows:
+                    rows[state.node] = state.layout
+                    beside.append(state)
+                    continue
+                if state is None and size is not None and size not in rows and self._can_follow(size):
+                    rows[size] = ShardSize()
+                    counts.append((size, cuts[0].node))
+                    continue
+            return TrialOutcome(held, obstacle, counts, beside)
 
-    def _obstacle(self, held: Interpreter) -> tuple[Obstacle, cst.CSTNode | None] | None:
+    def _made_before(self, held: Interpreter, whole: Whole, cuts: list[Cut]) -> Cut | None:
+        """The call that makes a tensor for the whole batch before the turns in which the loop has a shard of it."""
+        turns = cuts[0].at
+        if turns is None or whole.dim is None or whole.size in set(descendants(turns.body)):
+            return None
+        for call, layout in held.given.items():
+            if (
+                call not in self.inside
+                or call in set(descendants(turns))
+                or self.unit.names.function(call) is not self.code
+            ):
+                continue
+            made = list(parts(layout))
+            alike = all(isinstance(one, Whole) and one.dim == whole.dim for one in made)
+            if alike and any(isinstance(one, Whole) and one.node is whole.node for one in made):
+                return Cut(call, self.unit, mapped(layout, _shard), cuts[0].sizes)
+        return None
+
+    def _obstacle(self, held: Interpreter) -> tuple[Obstacle, Whole | None] | None:
         for record in self.training.backwards:
             layout = held.backwards.get(record.node)
             if layout is None:
@@ -83,11 +122,8 @@ class Trial:
             if isinstance(layout, Partial) or (isinstance(layout, Unclear) and layout.otherwise == "mean"):
                 continue  # a finding says where a loss that may be chosen is none of its rows
             if isinstance(layout, Unclear):
-                size = layout.whole.size if layout.whole is not None else None
-                own = size is not None and self._can_follow(size)
-                return Obstacle(
-                    self.reach.unit_of(layout.node, record.unit), layout.node, layout.reason
-                ), size if own else None
+                place = self.reach.unit_of(layout.node, record.unit)
+                return Obstacle(place, layout.node, layout.reason), layout.whole
             return Obstacle(record.unit, record.node, "this loss is no mean and no sum over the rows of a batch"), None
         return None
 
@@ -151,3 +187,7 @@ class Trial:
                 last = max(order(d) for d in binding.definitions)
                 if any(order(read) > end for read in binding.reads) and last <= end:
                     yield binding, layout
+
+
+def _shard(whole: Layout) -> Layout:
+    return Shard(whole.dim or 0) if isinstance(whole, Whole) else whole

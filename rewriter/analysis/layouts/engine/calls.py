@@ -13,7 +13,7 @@ from ....facts.roles import Origin, Role
 from ....facts.torch_api import questions
 from ....facts.torch_api.kinds import outside, tensors
 from ....facts.torch_api.kinds import training as kinds
-from ....facts.torch_api.loading import row
+from ....facts.torch_api.loading import row, transfer
 from ...dataflow.callees import made_names, method_name, outside_names
 from ...dataflow.constant_values import Given
 from ...dataflow.containers import members
@@ -187,7 +187,8 @@ class Calls(Expressions):
         handed = [one for layout in (*given.layouts(), base or REPLICATED) for one in parts(layout)]
         if (met := meeting(handed, node)) is not None:
             return met
-        if self.seeds.cut and (clash := self._clash(node, given)) is not None:
+        compares = any(isinstance(transfer(full, kinds.Loss), kinds.Loss) for full in outside_names(record))
+        if self.seeds.cut and (clash := self._clash(node, given, alike=compares)) is not None:
             return clash
         if name == "scale" and len(given.plain) == 1 and origins(record.receiver, Role.SCALER):
             return given.plain[0][1]  # times a number that is the same for all rows
@@ -229,11 +230,12 @@ class Calls(Expressions):
         rows = self.seeds.models and self._is_of_turn() and isinstance(layout, Made) and len(layout.sizes) > 1
         return Shard(0, len(layout.sizes)) if rows and isinstance(layout, Made) else self._foreign(layout)
 
-    def _clash(self, node: cst.Call, given: Arguments) -> Unclear | None:
-        """``torch.cat((x, hidden), dim=1)``, where ``hidden`` is made for so many rows as the whole batch has."""
+    def _clash(self, node: cst.Call, given: Arguments, *, alike: bool = False) -> Unclear | None:
+        """``torch.cat((x, hidden), dim=1)``, where ``hidden`` is made for so many rows as the whole batch has.
+        ``alike``: what is given is compared with one another."""
         first = given.operand()
-        joined = isinstance(first, Several)
-        return of_fixed_size(first.items if isinstance(first, Several) else given.layouts(), node, alike=joined)
+        alike = alike or isinstance(first, Several)
+        return of_fixed_size(first.items if isinstance(first, Several) else given.layouts(), node, alike=alike)
 
     def _note_number(self, kind: object, given: Arguments) -> None:
         """``out.item()``, ``float(out)``: what was taken for rows has one number."""
@@ -366,6 +368,8 @@ class Calls(Expressions):
             held = given.layouts()
             if not any(varies(layout) for layout in held):
                 return REPLICATED
+            if self.seeds.cut and (clash := self._clash(given.node, given, alike=True)) is not None:
+                return clash
             classes = isinstance(kind, kinds.Criterion) and kind.classes
             asked = built_with(self.state, module, kind) if isinstance(kind, kinds.Criterion) else ""
             return self._one_number(losses(held, asked, classes, given.node), asked)

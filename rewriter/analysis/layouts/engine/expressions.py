@@ -77,7 +77,8 @@ class Expressions(Memory):
             return Unclear("it is cut twice", node) if self._is_cut(node) else found
         if self.seeds.sizes and dotted(node) in self.seeds.sizes:
             own = self._of_name(node) if isinstance(node, cst.Name) else REPLICATED
-            return own if isinstance(own, ShardSize) else WholeCount(node=node)  # `batch_size = x.size(0)`
+            # `batch_size = x.size(0)`; a parameter stands for what the call gives
+            return own if isinstance(own, (ShardSize, WholeCount)) else WholeCount(node=node)
         self._steps += 1
         if self._steps > MOST:
             return Unclear("the program is too large to follow", node)
@@ -316,6 +317,9 @@ class Expressions(Memory):
             return product(left, right, False, node)
         if isinstance(left, Partial) or isinstance(right, Partial):
             return _of_terms(left, right, kind, node)
+        counts = [one for one in (left, right) if isinstance(one, WholeCount)]
+        if counts and kind == "Multiply" and isinstance(left, Replicated) and isinstance(right, Replicated):
+            return counts[0]
         if isinstance(left, ShardSize) or isinstance(right, ShardSize):
             other = right if isinstance(left, ShardSize) else left
             if isinstance(other, Replicated) and kind in ("Multiply", "FloorDivide", "Divide"):

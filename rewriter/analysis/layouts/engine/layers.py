@@ -114,7 +114,7 @@ def _named(made: cst.CSTNode, rows: Shard, given: Arguments) -> Layout:
 def _dimension_of_layer(kind: training.ModelClass, made: cst.CSTNode, rows: Shard) -> int | None:
     """The dimension of the rows, where a layer leaves it alone."""
     last = rows.dim >= rows.least - 1 if rows.rank is None else rows.dim == rows.rank - 1
-    if kind.rows == "all but the last" and rows.dim and last:
+    if kind.rows == "all but the last" and last and (rows.dim or rows.rank):
         return None
     if kind.rows == "along":
         asked = keyword(made, "dim", 0) if isinstance(made, cst.Call) else None
@@ -178,7 +178,7 @@ def _sequence(
         states = [join_all(held(layout)) for layout in given.layouts()[1:]]
         for state in states:
             if isinstance(state, Made) and len(state.sizes) == 3 and state.node is not None:
-                whole = Whole(state.node, state.sizes[1])
+                whole = Whole(state.node, state.sizes[1], 1)
                 return Unclear("a state that is made for the whole batch meets this process's rows", given.node, whole)
             if isinstance(state, Replicated) and not state.neutral:
                 return Unclear(

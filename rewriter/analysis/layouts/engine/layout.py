@@ -115,6 +115,8 @@ class Whole(Layout):
     node: cst.CSTNode
     size: cst.CSTNode | None
     """The expression that says how many rows there are."""
+    dim: int | None = field(default=None, compare=False)
+    """The dimension that has so many, where that is known."""
 
 
 @dataclass(frozen=True)

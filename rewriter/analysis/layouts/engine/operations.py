@@ -459,9 +459,9 @@ def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], 
             return Shard(place, len(flat))
         if isinstance(layout, Unclear):
             return layout
-    whole = next((layout for _, layout in flat if isinstance(layout, WholeCount)), None)
-    if whole is not None:
-        return Whole(given.node, whole.node)
+    for place, (_, layout) in enumerate(flat):
+        if isinstance(layout, WholeCount):
+            return Whole(given.node, layout.node, place)
     return Made(node=given.node, sizes=tuple(node for node, _ in flat)) if otherwise == REPLICATED else otherwise
 
 
@@ -509,6 +509,8 @@ def _elements(layout: Layout, node: cst.CSTNode) -> Layout:
         return join_all(layout.items)
     if isinstance(layout, Each):
         return layout.element
+    if isinstance(layout, Made) and len(layout.sizes) > 1:
+        return replace(layout, sizes=layout.sizes[1:])
     if isinstance(layout, Replicated):
         return layout if isinstance(layout, Foreign) else REPLICATED
     return layout if isinstance(layout, (Unclear, ShardRow)) else Unclear("it is looped over", node)

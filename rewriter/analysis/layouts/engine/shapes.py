@@ -23,6 +23,8 @@ from .layout import (
     ShardRow,
     ShardSize,
     Unclear,
+    Whole,
+    WholeCount,
     inner,
 )
 
@@ -147,7 +149,9 @@ def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequenc
     if not counts and rows.dim > 0 and numbers and -1 in numbers and numbers.index(-1) == rows.dim:
         return replace(rows, rank=rank, least=0)
     reason = "its new shape names the size of the whole batch, or none that tells where the rows are"
-    return Unclear(reason, node, fixed=bool(sizes) and -1 not in numbers)
+    named = next((size for size in sizes if isinstance(size, WholeCount)), None) if not counts else None
+    made = Whole(node, named.node) if named is not None else None
+    return Unclear(reason, node, made, fixed=bool(sizes) and -1 not in numbers)
 
 
 def _flat(rows: Shard) -> Shard:
