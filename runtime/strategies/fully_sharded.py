@@ -65,6 +65,20 @@ class ShardedFront(Extended):
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
 
 
+def saving_whole_weights(cls: Any) -> Callable[..., Any]:
+    """The method `save_pretrained` of a class, for a sharded model: process 0 writes, and all processes call it."""
+
+    def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("state_dict") is None:
+            engine: FullyShardedEngine = self._torchlift_engine
+            kwargs["state_dict"] = full_state(engine.world, self, "save_pretrained")
+            if engine.world.rank:
+                return None
+        return cls.save_pretrained(self, *args, **kwargs)
+
+    return save_pretrained
+
+
 class FullyShardedEngine(TrainingEngine):
     """
     Trains one sharded model on all processes.
