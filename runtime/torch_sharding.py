@@ -6,7 +6,7 @@ As in `torch_internals`: nobody promises that they stay. They were run with torc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,15 +21,25 @@ def sharded_parts(model: nn.Module) -> list[Any]:
     What `fully_shard` keeps of each weight that it has sharded: `sharded_param` is the parameter of the model outside
     of forward and backward passes, `unsharded_accumulated_grad` what windows without an exchange have collected.
     """
+    found: dict[int, Any] = {}
+    for state in _states(model):
+        found.update((id(part), part) for group in _groups(state) for part in group.fsdp_params)
+    return list(found.values())
+
+
+def _groups(state: Any) -> list[Any]:
+    """What is gathered, and exchanged, together."""
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    return [group for group in groups if group is not None]
+
+
+def _states(model: nn.Module) -> Iterator[Any]:
+    """What `fully_shard` keeps of each unit."""
     from torch.distributed.fsdp import FSDPModule
 
-    found: dict[int, Any] = {}
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            state = module._get_fsdp_state()
-            groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-            found.update((id(part), part) for group in groups if group is not None for part in group.fsdp_params)
-    return list(found.values())
+            yield module._get_fsdp_state()
 
 
 def begin_sharded(root: Any) -> None:
@@ -86,6 +96,59 @@ def forget_failed_pass(root: Any) -> None:
         part.unsharded_accumulated_grad, whole_parameter(part).grad = collected, gradient
 
 
+def hear_backward(root: Any, call: Callable[[], None]) -> None:
+    """Call something when a backward pass comes to a unit: once its weights are there, and before it exchanges."""
+    for state in _states(root):
+        _call_with(state, "_pre_backward", call, after=True)
+        for group in _groups(state):
+            _call_with(group, "post_backward", call, after=False)
+
+
+def _call_with(owner: Any, name: str, call: Callable[[], None], after: bool) -> None:
+    """Let a method of one object call something else, too."""
+    own = getattr(owner, name)
+
+    def both(*given: Any) -> Any:
+        if not after:
+            call()
+        answer = own(*given)
+        if after:
+            call()
+        return answer
+
+    setattr(owner, name, both)
+
+
+def keep_gathered(parts: list[Any]) -> None:
+    """
+    From now on, whole weights stay in memory where torch would free them: a graph of a backward pass computes with them
+    wherever it is run, before torch hears of it. All else is as before: they are gathered again, into the same memory.
+    """
+    for part in parts:
+        part.free_unsharded_param = _nothing
+
+
+def give_up_gathered(parts: list[Any]) -> None:
+    """The end of `keep_gathered`."""
+    for part in parts:
+        if vars(part).pop("free_unsharded_param", None) and part.sharded_state.name != "UNSHARDED":
+            part.free_unsharded_param()
+
+
+def end_with_exchange(root: Any) -> None:
+    """At the end of the backward pass that is under way, gradients are exchanged, also if it comes by no output."""
+    root._get_fsdp_state()._register_root_post_backward_final_callback()
+
+
+def exchange_rest(root: Any) -> None:
+    """Exchange gradients that have come after those of their unit were exchanged. All processes call it."""
+    root._get_fsdp_state()._root_post_backward_final_callback()
+
+
+def _nothing() -> None:
+    """Stands for a method that is not to run."""
+
+
 def move_hooks(source: torch.Tensor, whole: torch.Tensor, sharded: torch.Tensor | None = None) -> None:
     """
     Let others call the hooks of a parameter; the handles that the script holds take them off there.
@@ -117,10 +180,11 @@ _MESHES: dict[Any, Callable[[], None]] = {}
 
 def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
     """
-    Take three silent faults out of tensors that are sharded over a mesh.
+    Take three silent faults out of tensors that are sharded over a mesh, and say what helps in one that torch tells.
 
     A number that is read of one (`.item()`, `float`, `bool`) is that of the whole tensor; to pickle one is an error, as
-    the file would hold the part of one process; and setting `.data` of one, which torch does without effect, sets it.
+    the file would hold the part of one process; setting `.data` of one, which torch does without effect, sets it; and a
+    loss that is the sum of a batch's and of weights themselves says what to write.
 
     Args:
         mesh: whose tensors.
@@ -152,7 +216,20 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
         else:
             torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
 
+    def backward(self: Any, *given: Any, **more: Any) -> None:
+        try:
+            torch.Tensor.backward(self, *given, **more)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            if self.device_mesh in _MESHES and "mixed torch.Tensor and DTensor" in str(error):
+                raise ShardedTensorError(
+                    "this loss has a term of the sharded weights themselves beside that of the batch, and no backward "
+                    "pass goes through both. For a squared norm use weight_decay of the optimizer; any other term can "
+                    "be a loss of its own, with a backward pass of its own."
+                ) from error
+            raise
+
     kind: Any = DTensor
+    kind.backward = backward
     kind._op_dispatcher._custom_op_handlers[scalar] = number
     kind.__reduce_ex__ = reduced
     kind.data = property(torch.Tensor.data.__get__, set_data)  # type: ignore[attr-defined]

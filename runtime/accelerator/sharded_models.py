@@ -76,7 +76,7 @@ class ShardedModels:
             scaler: for fp16; None otherwise.
             broadcast_buffers: buffers follow rank 0 after every exchange.
         """
-        from ..strategies.fully_sharded import ShardedFront  # not needed by most
+        from ..strategies.fully_sharded import ShardedFront, saving_whole_weights  # not needed by most
         from ..strategies.sharding import Sharding, shard
         from ..torch_sharding import unscale_apart
 
@@ -96,6 +96,8 @@ class ShardedModels:
         engine = shard(model, how)
         if extend(model, engine, ShardedFront):
             type(model).__name__, type(model).__qualname__ = own.__name__, own.__qualname__  # torch's says FSDP
+            if hasattr(own, "save_pretrained"):
+                setattr(type(model), "save_pretrained", saving_whole_weights(own))  # noqa: B010 - its class is not known
         return engine
 
 

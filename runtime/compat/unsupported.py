@@ -9,7 +9,10 @@ from __future__ import annotations
 from .plugins import Later
 
 _LARGE = "Models larger than the memory of one device are not supported yet: load the whole model on each device."
-_SHARDED = "Sharded weights are not supported yet: models are replicated on all processes."
+_SHARDED = (
+    "Models are sharded by prepare, and their weights are whole in get_state_dict, save_model, save_state and "
+    "load_state_dict: use those."
+)
 _DEEPSPEED = "DeepSpeed is not supported yet: leave it out."
 _MEGATRON = "Megatron-LM is not supported yet: leave it out."
 _FEW_BITS = "Quantised weights are not supported yet: leave it out."
@@ -41,7 +44,7 @@ _NAMES: dict[str, str] = {
         load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer fsdp2_apply_ac
         fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_model fsdp2_switch_optimizer_parameters
         get_fsdp2_grad_scaler
-        ensure_weights_retied get_model_tp_size model_has_dtensor compile_regions_fsdp2
+        ensure_weights_retied get_model_tp_size model_has_dtensor
         get_parameters_from_modules
     """,
     _DEEPSPEED: """
@@ -59,7 +62,7 @@ _NAMES: dict[str, str] = {
         apply_fp8_autowrap contextual_fp8_autocast convert_model convert_model_to_fp8_ao has_ao_layers
         filter_first_and_last_linear_layers has_transformer_engine_layers torchao_required
     """,
-    _COMPILED: "compile_regions has_compiled_regions",
+    _COMPILED: "compile_regions compile_regions_fsdp2 has_compiled_regions",
     _PRECISION: "get_grad_scaler get_mixed_precision_context_manager",
     _LAUNCHED: """
         PrepareForLaunch prepare_multi_gpu_env prepare_sagemager_args_inputs prepare_simple_launcher_cmd_env prepare_tpu

@@ -85,7 +85,7 @@ def extend(model: nn.Module, engine: Engine, front: type[Extended] = Extended) -
         log.warning("%s is a scripted module: it runs in the precision that it was made for", cls.__name__)
         return False
     attributes: dict[str, Any] = {"_torchlift_engine": engine}
-    if not hasattr(model, "module"):
+    if not hasattr(model, "module") and not _unwraps_itself(cls):
         attributes["module"] = _Itself()
     if engine.mixed:
         attributes.update({name: _around(engine, getattr(cls, name)) for name in computing_methods(model)})
@@ -97,6 +97,11 @@ def extend(model: nn.Module, engine: Engine, front: type[Extended] = Extended) -
         )
         return False
     return True
+
+
+def _unwraps_itself(cls: type) -> bool:
+    """Models of transformers look for `module` when they are saved, and in that one again, until there is none."""
+    return any(base.__module__.partition(".")[0] == "transformers" for base in cls.__mro__)
 
 
 def computing_methods(model: nn.Module) -> list[str]:

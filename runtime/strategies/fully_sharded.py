@@ -28,6 +28,7 @@ from ..torch_internals import backward_pass, buffers_in, tables, when_backward_i
 from ..torch_sharding import (
     around_forward,
     forget_failed_pass,
+    hear_backward,
     is_sharded,
     is_view,
     move_hooks,
@@ -41,6 +42,7 @@ from .extend import Extended
 from .former import current
 from .full_state import from_rank_0, full_state
 from .graph import Graph
+from .graphs_of_backward import GraphsOfBackward
 from .sharded_optimizers import check_optimizer, shard_state
 from .strategy import TrainingEngine, weakly_heard
 
@@ -61,6 +63,20 @@ class ShardedFront(Extended):
         engine: FullyShardedEngine = self._torchlift_engine  # type: ignore[assignment]
         engine.forget()
         super().zero_grad(*args, **kwargs)  # type: ignore[misc]
+
+
+def saving_whole_weights(cls: Any) -> Callable[..., Any]:
+    """The method `save_pretrained` of a class, for a sharded model: process 0 writes, and all processes call it."""
+
+    def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("state_dict") is None:
+            engine: FullyShardedEngine = self._torchlift_engine
+            kwargs["state_dict"] = full_state(engine.world, self, "save_pretrained")
+            if engine.world.rank:
+                return None
+        return cls.save_pretrained(self, *args, **kwargs)
+
+    return save_pretrained
 
 
 class FullyShardedEngine(TrainingEngine):
@@ -108,6 +124,9 @@ class FullyShardedEngine(TrainingEngine):
         """A forward pass, or another method that computes with weights, is under way."""
         self._failed = False
         """A pass has ended in an error: nobody knows how far the other processes have come in it."""
+        self._graphs = GraphsOfBackward(
+            type(model).__name__, roots, self._parts, lambda: self._sync, lambda: bool(self._depth)
+        )
         shards: Any = FSDPModule
         self._notes = [
             unit.register_forward_pre_hook(partial(self._note_unit, path), prepend=True)
@@ -120,6 +139,7 @@ class FullyShardedEngine(TrainingEngine):
         for root in roots:
             if hasattr(root, "set_reduce_scatter_unused_params"):
                 root.set_reduce_scatter_unused_params(True)
+            hear_backward(root, self._come_by)
         self.look()
 
     @property
@@ -155,6 +175,7 @@ class FullyShardedEngine(TrainingEngine):
         if self._depth or backward_pass() >= 0:  # a part of a pass; activations that are computed again
             return run()
         self._go_on()
+        self._graphs.forward_begins()
         if torch.is_grad_enabled():
             self.look()
         self._forwarded = self._forwarded or self._model.training
@@ -178,6 +199,7 @@ class FullyShardedEngine(TrainingEngine):
     def _fail(self) -> None:
         self._failed = True
         self._without = None
+        self._graphs.give_up()
         for root in self._roots:
             forget_failed_pass(root)
 
@@ -269,11 +291,25 @@ class FullyShardedEngine(TrainingEngine):
         mine = not self._whole.keys().isdisjoint(graph.leaves)
         return mine or (self._rest is not None and self._rest.is_reached(graph))
 
+    def _come_by(self) -> None:
+        """A backward pass has come to a unit. Of one that is computed several times, zeros may be exchanged first."""
+        self._begin_pass()
+        self._graphs.comes_by()
+
+    def _begin_pass(self) -> None:
+        if self._without is None and backward_pass() >= 0:
+            self._without = [part for part in self._parts if part.sharded_param.grad is None]
+            when_backward_is_over(self._end_without_gradients)
+
+    def _end_without_gradients(self) -> None:
+        if not self._heard:
+            self._without = None
+
     def _hear(self, parameter: torch.Tensor) -> None:
         """A gradient of this process has been added; torch adds up those of all during the pass."""
+        self._graphs.hears_of_weight()
+        self._begin_pass()
         self._heard.add(id(parameter))
-        if self._without is None:
-            self._without = [part for part in self._parts if part.sharded_param.grad is None]
         if not self._told and self._sync:
             number = backward_pass()
             if number not in self._passes:
@@ -289,6 +325,7 @@ class FullyShardedEngine(TrainingEngine):
 
     def _over_everywhere(self) -> None:
         """Gradients have been exchanged. One that no process has come by in the pass is none, as on one process."""
+        self._graphs.exchange_late(self._world, self.name)
         trained = [part for part in self._parts if part.sharded_param.requires_grad]
         here = [id(whole_parameter(part)) in self._heard for part in trained]
         self._world.note(f"backward of {self.name}")

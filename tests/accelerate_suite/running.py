@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .figures import WORDS, Outcome
-from .selection import Script
+from .selection import ANYWHERE, Script
 
 SECONDS = 2400
 """Ten times what the longest file takes."""
@@ -43,6 +43,7 @@ class Runner:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report"
             command = ["-m", "pytest", "-p", "no:cacheprovider", "-p", "accelerates_outcomes", "-q", "--tb=short", file]
+            command += ["-p", "accelerates_anywhere"] if file in ANYWHERE else []
             command += ["-k", " ".join(names.split())] if names else []
             status = self._start(command, Path(folder), Path(file).stem, ACCELERATES_OUTCOMES=str(report))
             lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []

@@ -27,6 +27,11 @@ def test_it_was_tried_with_the_torch_that_is_installed() -> None:
         (_fsdp_state.FSDPState, "_lazy_init"),
         (_fsdp_state.FSDPState, "_pre_forward"),
         (_fsdp_state.FSDPState, "_post_forward"),
+        (_fsdp_state.FSDPState, "_pre_backward"),
+        (_fsdp_state.FSDPState, "_register_root_post_backward_final_callback"),
+        (_fsdp_state.FSDPState, "_root_post_backward_final_callback"),
+        (_fsdp_param_group.FSDPParamGroup, "post_backward"),
+        (_fsdp_param.FSDPParam, "free_unsharded_param"),
         (torch.Tensor, "_backward_hooks"),
         (torch.Tensor, "_post_accumulate_grad_hooks"),
         (torch.distributed._composable, "checkpoint"),
@@ -41,7 +46,10 @@ def test_a_method_is_there(owner: type, name: str) -> None:
     [
         (_fsdp_state.FSDPState, ["self._fsdp_param_groups"]),
         (_fsdp_param_group.FSDPParamGroup, ["self.fsdp_params"]),
-        (_fsdp_param.FSDPParam, ["self.sharded_param", "self._unsharded_param", "self.unsharded_accumulated_grad"]),
+        (
+            _fsdp_param.FSDPParam,
+            ["self.sharded_param", "self._unsharded_param", "self.unsharded_accumulated_grad", "self.sharded_state"],
+        ),
     ],
 )
 def test_an_attribute_is_still_set(owner: type, words: list[str]) -> None:

@@ -75,6 +75,24 @@ def the_model_stays_the_object_it_was():
     same_everywhere(net)
 
 
+def a_model_that_looks_for_its_module_finds_none():
+    """Those of transformers unwrap themselves as long as there is one, when they are saved."""
+
+    class Saved(Net):
+        __module__ = "transformers.models.net"
+
+        def save_pretrained(self):
+            inner = self
+            for _ in range(3):
+                if not hasattr(inner, "module"):
+                    return inner
+                inner = inner.module
+            raise RecursionError
+
+    net = accelerator.prepare(Saved())
+    assert net.save_pretrained() is net
+
+
 def copies_and_pickles_are_of_the_plain_class():
     net = accelerator.prepare(Net())
     accelerator.backward(net(rows()).sum())

@@ -203,6 +203,21 @@ def safetensors_are_written_tensor_by_tensor():
     same(torch.load(FOLDER / "pickled" / "pytorch_model.bin", weights_only=True), wanted, atol=0)
 
 
+def a_model_that_saves_itself_saves_whole_weights():
+    """As those of transformers do, under this name."""
+
+    class Saved(Net):
+        def save_pretrained(self, folder, state_dict=None):
+            torch.save(self.state_dict() if state_dict is None else state_dict, folder / f"saved by {rank}.pt")
+
+    torch.manual_seed(3)
+    model = accelerator.prepare(Saved())
+    model.save_pretrained(FOLDER)
+    accelerator.wait_for_everyone()
+    same(torch.load(FOLDER / "saved by 0.pt", weights_only=True), dict(net().state_dict()), atol=0)
+    assert not (FOLDER / "saved by 1.pt").exists()
+
+
 def a_folder_that_cannot_be_written_is_an_error_everywhere():
     model, _ = trained(1)
     file = FOLDER / "a file"

@@ -230,7 +230,20 @@ def thawed_in_the_middle():
 
 
 def two_passes_before_one_backward():
-    as_replicated(Net, loss_of=lambda m, x: square(m, x) + square(m, x * 2))
+    """A weight that nothing uses gets no gradient, and AdamW leaves it as it is."""
+
+    class Model(Net):
+        def __init__(self):
+            super().__init__()
+            self.unused = nn.Parameter(torch.ones(4))
+
+    for plugin in (BLOCKS, FullyShardedDataParallelPlugin()):
+        as_replicated(
+            Model,
+            plugin,
+            loss_of=lambda m, x: square(m, x) + square(m, (x * 2).requires_grad_()),
+            optimizer_of=lambda m: torch.optim.AdamW(m.parameters(), weight_decay=0.1),
+        )
 
 
 def methods_beside_forward():

@@ -35,6 +35,10 @@ def test_kinds_of_models_and_settings_and_what_cannot_be(job):
     assert job("sharded_kinds.py", 2) == [True, True]
 
 
+def test_gradients_of_gradients(job):
+    assert job("sharded_penalties.py", 2) == [True, True]
+
+
 def test_one_process_says_that_sharding_changes_nothing(caplog, monkeypatch):
     monkeypatch.setenv("TORCHLIFT_CPU", "1")
     accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
