@@ -44,6 +44,7 @@ from .holders import base_call, receiver
 from .unreachable import dead_caller, unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
+_BROUGHT = (EffectKind.DOWNLOAD, EffectKind.FETCH)
 _ON_CPU = (("cpu", "True"),)
 
 
@@ -210,14 +211,19 @@ class ReachedModule:
         )
 
     def _ahead(self) -> frozenset[cst.CSTNode]:
-        """What asks which process this is where the accelerator is not, or not yet: what is shown or written, what
-        keeps a file open, and the waits for a file."""
+        """What asks which process this is where the accelerator is not, or not yet: what is shown, written or
+        downloaded, what keeps a file open, and the waits for a file."""
         found = self._found
         shown = [e.node for e in found.effects if e.kind in _SHOWN]
         waits = [wait.node for wait in found.read_back]
         kept = [n for h in found.handles for n in (h.call, *([h.value.value] if h.value is not None else []))]
         written = [e.node for e in found.effects if e.kind is EffectKind.WRITE]
-        nodes = {node for node in (*shown, *waits, *kept, *written) if not self.here(node) and self._knows_itself(node)}
+        brought = [e.node for e in found.effects if e.kind in _BROUGHT]
+        nodes = {
+            node
+            for node in (*shown, *waits, *kept, *written, *brought)
+            if not self.here(node) and self._knows_itself(node)
+        }
         behind = self._way.behind
         if any(not self.here(w) and w not in nodes and self._unit.names.function(w) not in behind for w in waits):
             nodes.difference_update(written)  # nobody could wait for them
