@@ -43,6 +43,8 @@ class ModelClass(NamedTuple):
     mixes_rows: bool = False
     """In training, rows of a batch influence one another."""
     random: bool = False
+    dropout: float | None = None
+    """What its argument ``dropout`` is where none is given."""
     gives: Literal["tensor", "output and state", "modules"] = "tensor"
     rows: Literal["first", "all but the last", "any", "along", "sequence", "named", "unknown"] = "first"
     """The dimensions in which the rows of a batch can be, and stay; ``along``: all but the one that ``dim`` names;
