@@ -44,7 +44,11 @@ def rows_done(
                     continue
                 layouts = layouts or layouts_of(state).loop(unit, loop)
                 whole = _with_last(unit, layouts, node)
-                if whole is not node or isinstance(layouts.value(rows), ShardSize) or dotted(rows) in sizes:
+                if (
+                    isinstance(layouts.value(rows), ShardSize)
+                    or dotted(rows) in sizes
+                    or (whole is not node and not kept)
+                ):
                     yield Count(whole, "rows-done", unit.names.one_line(whole))
 
 
