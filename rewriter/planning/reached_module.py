@@ -16,6 +16,7 @@ from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
 from ..analysis.devices.visible_gpus import chosen_for_others, pinned_for_others
 from ..analysis.diagnostics.alike_draws import alike_draws
+from ..analysis.diagnostics.own_noise import own_noise
 from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
@@ -44,6 +45,7 @@ from .holders import base_call, receiver
 from .unreachable import dead_caller, unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
+_BROUGHT = (EffectKind.DOWNLOAD, EffectKind.FETCH)
 _ON_CPU = (("cpu", "True"),)
 
 
@@ -189,7 +191,7 @@ class ReachedModule:
             of_wrappers=tuple(found.of_wrappers),
             wrapper_reads=tuple(found.wrapper_reads),
             prefixed=tuple(found.prefixed),
-            cuts_batches=isinstance(program.batches, ShardedBatches) and bool(program.batches.batches),
+            cuts_batches=self._cuts_batches(),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
@@ -213,14 +215,19 @@ class ReachedModule:
         )
 
     def _ahead(self) -> frozenset[cst.CSTNode]:
-        """What asks which process this is where the accelerator is not, or not yet: what is shown or written, what
-        keeps a file open, and the waits for a file."""
+        """What asks which process this is where the accelerator is not, or not yet: what is shown, written or
+        downloaded, what keeps a file open, and the waits for a file."""
         found = self._found
         shown = [e.node for e in found.effects if e.kind in _SHOWN]
         waits = [wait.node for wait in found.read_back]
         kept = [n for h in found.handles for n in (h.call, *([h.value.value] if h.value is not None else []))]
         written = [e.node for e in found.effects if e.kind is EffectKind.WRITE]
-        nodes = {node for node in (*shown, *waits, *kept, *written) if not self.here(node) and self._knows_itself(node)}
+        brought = [e.node for e in found.effects if e.kind in _BROUGHT]
+        nodes = {
+            node
+            for node in (*shown, *waits, *kept, *written, *brought)
+            if not self.here(node) and self._knows_itself(node)
+        }
         behind = self._way.behind
         if any(not self.here(w) and w not in nodes and self._unit.names.function(w) not in behind for w in waits):
             nodes.difference_update(written)  # nobody could wait for them
@@ -287,17 +294,20 @@ class ReachedModule:
 
     def _counts(self) -> Iterator[Count]:
         """What each process counts, or collects, for itself."""
-        found, training = self._found, self._program.training
-        yield from counts(self._unit, training, found.loops, found.gathers)
-        kept = self._program.config.keep_global_batch
-        yield from rows_done(self._program.state, self._unit, training, found.loops, kept)
-        yield from hand_schedules(self._program.reach, self._unit, training, found.loops)
+        found, program, unit = self._found, self._program, self._unit
+        state, reach, training = program.state, program.reach, program.training
+        yield from counts(unit, training, found.loops, found.gathers)
+        yield from rows_done(state, unit, training, found.loops, program.config.keep_global_batch)
+        yield from hand_schedules(reach, unit, training, found.loops)
         yield from found.averages
-        yield from alike_draws(self._program.state, self._unit, self._program.reach)
-        yield from early_lengths(self._program.state, self._unit, found.before_prepare)
-        yield from running_figures(
-            self._program.state, self._program.reach, self._unit, training, found.effects, found.gathers
-        )
+        yield from alike_draws(state, unit, reach)
+        yield from own_noise(state, unit, reach, training, by_hand=self._cuts_batches())
+        yield from early_lengths(state, unit, found.before_prepare)
+        yield from running_figures(state, reach, unit, training, found.effects, found.gathers)
+
+    def _cuts_batches(self) -> bool:
+        """Whether batches that no loader yields are cut into shards."""
+        return isinstance(self._program.batches, ShardedBatches) and bool(self._program.batches.batches)
 
     def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
         """What goes, and what the moves that stay have in their place."""

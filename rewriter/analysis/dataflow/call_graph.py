@@ -261,16 +261,22 @@ class Reach:
         return tuple(self.state.loaders.get(loop, ()))
 
     def _from_entry(self) -> dict[Code, None]:
-        """What the start of the entry script reaches; the other modules' top levels run when they are imported."""
+        """What the start of the entry script reaches; the other modules' top levels run when they are imported. What is
+        handed to code that is not seen may be called by it, if the function in which it is defined runs."""
         found: dict[Code, None] = {}
         for unit in self.units:
             found.update(self.below(unit.names.module))
         pending = [f for f in self.state.escaped if f in self._unit_of]
-        while pending:
-            function = pending.pop()
-            if function not in found:
+        while handed := [f for f in pending if f not in found and self._is_defined(f, found)]:
+            for function in handed:
                 found.update(self.below(function))
         return found
+
+    def _is_defined(self, function: Code, found: Mapping[Code, None]) -> bool:
+        """Whether what runs defines a function."""
+        ancestors = self._unit_of[function].names.ancestors(function)
+        owner = next((each for each in ancestors if each.__class__ in _FUNCTIONS), None)
+        return owner is None or owner in found
 
 
 def reach_of(state: State) -> Reach:

@@ -90,6 +90,9 @@ class ElementKinds:
             return "number"
         if outside.startswith("torch.") or (record is not None and origins(record.receiver, *TENSORS)):
             return "number"
+        kept = transfer(f"torch.Tensor.{name}", tensors.ToHost) if isinstance(call.func, cst.Attribute) else None
+        if isinstance(kept, tensors.ToHost) and kept.gives in ("array", "tensor"):  # only tensors have these methods
+            return "number"
         if outside == "builtins.map" and len(call.args) == 2:
             return _built(call.args[0].value)
         if outside in ("os.listdir", "glob.glob"):

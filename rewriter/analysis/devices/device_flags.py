@@ -12,6 +12,7 @@ from ...facts.module import Placement
 from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.object_fields import fields_of
 from ..dataflow.values import External, Instance, State, Unit, origins
 from ..syntax.scopes import Binding
@@ -61,6 +62,8 @@ def cpu_flag(
         said = f"{text} {unit.names.module.code_for_node(test)} {asked_of(state, unit, test)}"
         if text is not None and SPEAKS.search(said) and not _asks_tensor(state, test):
             alike = _at_the_callers(reach, unit, test)
+            if alike == "":
+                continue
             callers = alike or text
             given = tuple(_givers(reach, unit, test)) if alike is not None else ()
             same, here = found.get(callers), Flag(unit, text, test, given=given)
@@ -121,17 +124,22 @@ def _at_the_callers(
     reach: Reach, unit: Unit, test: cst.BaseExpression, seen: frozenset[Binding | cst.CSTNode] = frozenset()
 ) -> str | None:
     """What the condition is for those who call the function: for ``use_cuda`` or ``args.cuda``, a parameter or part of
-    one, what all of them give, and get from their own callers."""
+    one, what all of them give, and get from their own callers. Empty where that is whether a device is there."""
     kept = _as_given(reach, unit, test)
     if kept is not None and kept[2] not in seen:
-        return _at_the_callers(reach, *kept[:2], seen | {kept[2]}) or refused(reach.state, *kept[:2])
+        return _asked_above(reach, *kept[:2], seen | {kept[2]})
     binding = _root_of(unit, test)
     if binding is None or binding in seen or not all(isinstance(d, cst.Param) for d in binding.definitions):
         return None
     asked = ((caller, _with_root(test, value)) for caller, value in reach.given(binding))
-    above = seen | {binding}
-    texts = {_at_the_callers(reach, u, each, above) or refused(reach.state, u, each) for u, each in asked}
+    texts = {_asked_above(reach, u, each, seen | {binding}) for u, each in asked}
     return texts.pop() if len(texts) == 1 else None
+
+
+def _asked_above(reach: Reach, unit: Unit, test: cst.BaseExpression, seen: frozenset[Binding | cst.CSTNode]) -> str:
+    """What a condition is for the callers, else what it is here."""
+    above = _at_the_callers(reach, unit, test, seen)
+    return above if above is not None else refused(reach.state, unit, test) or ""
 
 
 def _givers(
@@ -196,12 +204,14 @@ def always_cpu(unit: Unit) -> Flag:
 
 
 def _around_moves(placements: list[tuple[Unit, Placement]]) -> Iterator[tuple[Unit, cst.BaseExpression]]:
-    """The conditions under which something is moved."""
+    """The conditions under which something is moved. Not one that only decides how: without it a GPU is used, too."""
+    to_gpu = {p.node for _, p in placements if isinstance(p.node, cst.Call) and method_name(p.node) == "cuda"}
     for unit, placement in placements:
         inside = {placement.node, *unit.names.ancestors(placement.node)}
         for around in unit.names.enclosing(placement.node, cst.If, cst.IfExp):
             if isinstance(around, (cst.If, cst.IfExp)) and around.body in inside:
-                yield unit, around.test
+                if around.orelse is None or to_gpu.isdisjoint(descendants(around.orelse)):
+                    yield unit, around.test
 
 
 def _of_types(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.BaseExpression]]:

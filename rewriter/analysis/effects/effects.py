@@ -35,7 +35,7 @@ from .file_caches import Makings
 from .handles import COMMANDS, Handles, once
 from .memory import into_memory
 from .row_files import for_rows_too, same_file
-from .written import writes_by_method
+from .written import removes, writes_by_method
 
 
 @dataclass
@@ -149,6 +149,8 @@ class _Search:
     def _makes(self, call: cst.Call) -> bool:
         """Whether a call makes a file that others may read."""
         name = outside_name(self.state.calls[call])
+        if removes(self.state.calls[call]):
+            return False
         makes = not self._on_console(call, name) and (self._writes(call, name) or self._opens(call))
         makes = makes or (name == "lmdb.open" and keyword(call, "readonly") is None)
         return makes or (name == "torch.save" and not self.makings.holds_state(call))

@@ -6,7 +6,7 @@ import libcst as cst
 
 from ...facts.torch_api import questions
 from ..dataflow.callees import made_names, method_name, outside_name
-from ..dataflow.values import State
+from ..dataflow.values import CallRecord, State
 from ..syntax.nodes import is_none, keyword
 
 _FILES = frozenset({"f", "fp", "file", "filename", "fname", "path", "stream"})
@@ -40,6 +40,12 @@ def writes_by_method(call: cst.Call) -> bool:
         return True
     path = keyword(call, optional, 0)
     return path is not None and not is_none(path)
+
+
+def removes(record: CallRecord) -> bool:
+    """Whether a call takes away a file or a folder, and puts nothing in its place."""
+    names = (outside_name(record), *made_names(record), f"pathlib.Path.{method_name(record.node)}")
+    return any(questions.takes_away(name) and not questions.moves(name) for name in names)
 
 
 def _place(state: State, call: cst.Call) -> int | None:

@@ -152,7 +152,7 @@ class _Collating:
         name = node.func.value if isinstance(node.func, cst.Name) else method_name(node)
         if "pad" in name.lower():
             return True
-        if name == "max" and any("len" in getattr(n, "value", "") for a in node.args for n in _names(a)):
+        if name == "max" and any("len" in n.value for part in (node.func, *node.args) for n in _names(part)):
             return True
         if any(_asks_for_padding(arg) for arg in node.args):
             return True

@@ -73,7 +73,7 @@ def _draws_by(record: CallRecord, seed: CallRecord) -> bool:
     if not generator:
         return seed.node in _makers(record)
     name = outside_name(record)
-    return generator in (_kind(record.node, name), _values(name))
+    return generator in (_kind(record.node, name), _values(record.node, name))
 
 
 def _decides(record: CallRecord, seed: CallRecord) -> bool:
@@ -122,7 +122,7 @@ def unseeded(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:
                 name = outside_name(state.calls[call])
                 kind = _kind(call, name)
                 if kind is None and not reach.batch_loops(call, unit):
-                    kind = _values(name)
+                    kind = _values(call, name)
                 if kind is not None and (kind not in seeded or _makes_seed(state, unit, call)):
                     found.append((unit, call))
     return found
@@ -174,9 +174,9 @@ def splits_by_torch(state: State, reach: Reach) -> bool:
 
 def _kind(call: cst.Call, name: str) -> str | None:
     """Whose numbers a call draws to decide about data; None where it draws none, or names its own generator."""
-    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-    if keywords.keys() & {"generator", "random_state"}:
+    if _has_generator(call):
         return None
+    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
     split = questions.splits(name)
     if split is not None:
         shuffled = isinstance(keywords.get("shuffle"), cst.Name) and keywords["shuffle"].value == "True"  # type: ignore[attr-defined]
@@ -187,7 +187,12 @@ def _kind(call: cst.Call, name: str) -> str | None:
     return drawn.generator
 
 
-def _values(name: str) -> str | None:
+def _has_generator(call: cst.Call) -> bool:
+    """Whether a call is given a generator of its own, or a seed."""
+    return any(a.keyword is not None and a.keyword.value in ("generator", "random_state") for a in call.args)
+
+
+def _values(call: cst.Call, name: str) -> str | None:
     """Whose numbers a call draws that are data outside the loops over batches, and noise inside."""
-    drawn = questions.draws(name)
+    drawn = questions.draws(name) if not _has_generator(call) else None
     return drawn.generator if drawn is not None and drawn.generator in ("torch", "numpy") else None

@@ -20,7 +20,8 @@ def rows_done(
     state: State, unit: Unit, training: Training, loops: Iterable[cst.CSTNode], kept: bool
 ) -> Iterator[Count]:
     """
-    ``(step + 1) * len(x)`` and ``step * batch_size + len(x)`` in some loops over shared loaders that train.
+    ``(step + 1) * len(x)`` and ``step * batch_size + len(x)`` in some loops over shared loaders that train. What the
+    rows of the last batch are added to is a number of rows, whatever it is called.
 
     Args:
         state, unit, training: the solved program, a module, what the program trains.
@@ -42,8 +43,12 @@ def rows_done(
                 if reads.isdisjoint(descendants(steps)) or not reads.isdisjoint(descendants(rows)):
                     continue
                 layouts = layouts or layouts_of(state).loop(unit, loop)
-                if isinstance(layouts.value(rows), ShardSize) or dotted(rows) in sizes:
-                    whole = _with_last(unit, layouts, node)
+                whole = _with_last(unit, layouts, node)
+                if (
+                    isinstance(layouts.value(rows), ShardSize)
+                    or dotted(rows) in sizes
+                    or (whole is not node and not kept)
+                ):
                     yield Count(whole, "rows-done", unit.names.one_line(whole))
 
 

@@ -474,6 +474,12 @@ def is_noisy(name: str) -> bool:
     return found is not None and found.random
 
 
+def dropout_of(name: str) -> float | None:
+    """How much a layer drops in training mode that is given no ``dropout``; None for one that has no such argument."""
+    found = transfer(name, training.ModelClass)
+    return found.dropout if found is not None else None
+
+
 def seeds(name: str) -> str:
     """The generator that a call seeds: ``torch``, ``cuda``, ``numpy`` or ``python``; empty if it seeds none."""
     found = transfer(name, training.Seed)

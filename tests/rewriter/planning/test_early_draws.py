@@ -193,6 +193,17 @@ def test_data_or_a_constant_made_before_the_function_that_trains_is(parts: dict[
     assert made(**parts, seed="torch.manual_seed(0)\nnp.random.seed(0)") == []
 
 
+@pytest.mark.parametrize(("seed", "count"), [("", 1), (", random_state=3", 0)], ids=["unseeded", "seeded"])
+def test_data_that_sklearn_makes_is(seed: str, count: int) -> None:
+    blobs = f"from sklearn.datasets import make_blobs; x = torch.from_numpy(make_blobs(64, 4{seed})[0])"
+    assert len(made(data=blobs, given="TensorDataset(x, x)")) == count
+
+
+def test_data_that_a_given_generator_makes_is_not() -> None:
+    drawn = "x = torch.rand(64, 4, generator=torch.Generator())"
+    assert made(data=drawn, given="TensorDataset(x, x)") == []
+
+
 def test_data_that_a_generator_of_its_own_makes_is() -> None:
     (message,) = made(numpy="own = np.random.default_rng()\n        return own.normal(size=(64, 4))", given="Waves()")
     assert message == (

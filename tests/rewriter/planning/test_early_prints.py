@@ -91,6 +91,27 @@ def test_so_is_a_file(effect: str, guarded: str, place: str) -> None:
     assert guarded in after and findings == []
 
 
+BROUGHT = {
+    "a data set": (
+        "from torchvision.datasets import MNIST; MNIST('rows', download=True)",
+        "with PartialState().main_process_first():\n",
+    ),
+    "a file": (
+        "from urllib.request import urlretrieve; urlretrieve('http://a.b/c', 'c')",
+        "PartialState().wait_for_everyone()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ["early", "late", "first"])
+@pytest.mark.parametrize(("effect", "guarded"), BROUGHT.values(), ids=BROUGHT)
+def test_so_is_a_download(effect: str, guarded: str, place: str) -> None:
+    """All processes downloaded to one place at a time, "because the accelerator does not exist here"."""
+    lines = {"early": "\n    ", "late": "\n    ", "first": "\n"}[place].join(effect.split("; "))
+    after, findings = migrated(**{place: lines})
+    assert guarded in after and findings == []
+
+
 BETWEEN = """\
 import json
 import torch

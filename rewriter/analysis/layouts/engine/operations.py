@@ -196,6 +196,9 @@ def _gradients(given: Arguments) -> Layout | None:
         return Each(by if isinstance(by, Shard) else figure("sum", of))
     if isinstance(of, Partial) and isinstance(by, Replicated):
         return Each(of)
+    lost = next((one for one in (by, of) if isinstance(one, Unclear)), None)
+    if lost is not None and not isinstance(by, Replicated):
+        return Each(replace(lost, near=""))  # the sum from which they start is gone: it made one number of all rows
     return Each(by) if isinstance(of, Partial) and of.op == "sum" and isinstance(by, Shard) else None
 
 

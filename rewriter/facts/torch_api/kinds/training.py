@@ -45,6 +45,8 @@ class ModelClass(NamedTuple):
     family: str = ""
     """The package where models have the names that its first argument may have: ``create_model("resnet50")``."""
     random: bool = False
+    dropout: float | None = None
+    """What its argument ``dropout`` is where none is given."""
     gives: Literal["tensor", "output and state", "fields", "modules"] = "tensor"
     """``fields``: an object with a tensor of rows in each field, but for the model's own loss."""
     rows: Literal["first", "all but the last", "any", "along", "sequence", "named", "unknown"] = "first"

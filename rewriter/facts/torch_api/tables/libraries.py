@@ -100,6 +100,7 @@ ROWS: Table = {
     "torch_geometric.data.Dataset": ("dataset", {"download": "always"}),
     "dgl.data.*Dataset": ("dataset", {"download": "always"}),
     "ogb.*Dataset": ("dataset", {"download": "always"}),
+    "sklearn.datasets.make_*": ("random", {"generator": "numpy", "draws": "noise"}),
     "sklearn.datasets.fetch_*": ("download", {"keeps": True}),
     "torch_geometric.loader.DataLoader": ("loader", {}),
     "torch_geometric.data.DataLoader": ("loader", {}),

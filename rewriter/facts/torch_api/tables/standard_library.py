@@ -84,6 +84,7 @@ ROWS: Table = {
     "pathlib.Path.write_text": ("write", {"data": 0}),
     "pathlib.Path.write_bytes": ("write", {"data": 0}),
     "pathlib.Path.unlink": ("write", {"how": "removes"}),
+    "pathlib.Path.rmdir": ("write", {"how": "removes"}),
     "io.BytesIO": ("memory", {}),
     "io.StringIO": ("memory", {}),
     # files are read, or looked for

@@ -84,13 +84,19 @@ ROWS: Table = {
     "torch.nn.Dropout3d": ("module", {"random": True, "bare": True}),
     "torch.nn.AlphaDropout": ("module", {"random": True, "rows": "any", "bare": True}),
     "torch.nn.RReLU": ("module", {"random": True, "rows": "any", "bare": True}),
-    "torch.nn.TransformerEncoderLayer": ("module", {"random": True, "rows": "sequence", "batch_first": 6}),
-    "torch.nn.TransformerDecoderLayer": ("module", {"random": True, "rows": "sequence", "batch_first": 6}),
+    "torch.nn.TransformerEncoderLayer": (
+        "module",
+        {"random": True, "dropout": 0.1, "rows": "sequence", "batch_first": 6},
+    ),
+    "torch.nn.TransformerDecoderLayer": (
+        "module",
+        {"random": True, "dropout": 0.1, "rows": "sequence", "batch_first": 6},
+    ),
     "torch.nn.TransformerEncoder": ("module", {"random": True, "rows": "sequence", "repeats": True}),
     "torch.nn.TransformerDecoder": ("module", {"random": True, "rows": "sequence", "repeats": True}),
     "torch.nn.Transformer": (
         "module",
-        {"random": True, "rows": "sequence", "batch_first": 10, "parts": "encoder decoder"},
+        {"random": True, "dropout": 0.1, "rows": "sequence", "batch_first": 10, "parts": "encoder decoder"},
     ),
     # rows of a batch have an influence on one another in training
     "torch.nn.BatchNorm1d": ("module", {"mixes_rows": True}),
@@ -101,12 +107,21 @@ ROWS: Table = {
     "torch.nn.SyncBatchNorm": ("module", {}),  # it mixes those of all processes
     "torch.nn.EmbeddingBag": ("module", {"mixes_rows": True, "rows": "unknown"}),
     # results in several parts
-    "torch.nn.LSTM": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 4}),
-    "torch.nn.GRU": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 4}),
-    "torch.nn.RNN": ("module", {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 5}),
+    "torch.nn.LSTM": (
+        "module",
+        {"random": True, "dropout": 0.0, "gives": "output and state", "rows": "sequence", "batch_first": 4},
+    ),
+    "torch.nn.GRU": (
+        "module",
+        {"random": True, "dropout": 0.0, "gives": "output and state", "rows": "sequence", "batch_first": 4},
+    ),
+    "torch.nn.RNN": (
+        "module",
+        {"random": True, "dropout": 0.0, "gives": "output and state", "rows": "sequence", "batch_first": 5},
+    ),
     "torch.nn.MultiheadAttention": (
         "module",
-        {"random": True, "gives": "output and state", "rows": "sequence", "batch_first": 8},
+        {"random": True, "dropout": 0.0, "gives": "output and state", "rows": "sequence", "batch_first": 8},
     ),
     "torch.nn.LSTMCell": ("module", {"gives": "output and state"}),
     "torch.nn.GRUCell": ("module", {}),

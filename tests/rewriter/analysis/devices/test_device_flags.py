@@ -256,3 +256,61 @@ def test_a_flag_that_only_functions_ask_is_known_to_their_callers(other: str, kn
     result = migrate(files, CATALOGUE, Config())
     text, findings = result.files[0].after.decode(), {d.id for file in result.files for d in file.diagnoses}
     assert ("accelerator = Accelerator(cpu=not opts.gpu)" in text, "device-flag" in findings) == (known, not known)
+
+
+HANDED_ON = """
+import torch
+
+
+def fit(net, rule, rows, cuda, epochs):
+    for epoch in range(epochs):
+        once(net, rule, rows, cuda)
+
+
+def once(net, rule, rows, cuda):
+    for (x,) in rows:
+        if cuda:
+            x = x.cuda()
+        rule.zero_grad()
+        net(x).mean().backward()
+        rule.step()
+"""
+HANDING = """
+import argparse
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from fits import fit
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", action="store_true")
+opts = parser.parse_args()
+cuda = ASKED
+net = torch.nn.Linear(3, 1)
+rule = torch.optim.SGD(net.parameters(), lr=0.1)
+rows = DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4)
+if len(rows) > 3:
+    fit(net, rule, rows, cuda, 2)
+else:
+    fit(net, rule, rows, cuda, 5)
+"""
+
+
+@pytest.mark.parametrize(("asked", "made"), [("", "Accelerator()"), (" and opts.gpu", "Accelerator(cpu=not opts.gpu)")])
+def test_whether_a_device_is_there_is_no_flag_however_far_it_is_handed(asked: str, made: str, tmp_path: Path) -> None:
+    (tmp_path / "fits.py").write_text(HANDED_ON)
+    (tmp_path / "train.py").write_text(HANDING.replace("ASKED", f"torch.cuda.is_available(){asked}"))
+    train, fits = Surveyor(CATALOGUE, RawConfig()).look([tmp_path / "train.py"]).files
+    assert f"accelerator = {made}\n" in train.after.decode() and b"accelerator.backward(" in fits.after
+    assert not train.diagnoses and not fits.diagnoses
+
+
+def test_a_condition_without_which_a_gpu_is_used_as_well_is_no_flag(trained_project: Project) -> None:
+    """It was one of `several conditions`."""
+    before = SCRIPT.format(
+        top="parser.add_argument('--many_gpus', action='store_true')", test="torch.cuda.is_available()", later=""
+    )
+    many = "if args.many_gpus:\n    model = torch.nn.DataParallel(model)\n    model.cuda()\nelse:\n    model.cuda()\n"
+    before = before.replace("if torch.cuda.is_available():\n    model.cuda()\n", many)
+    before = before.replace("    if torch.cuda.is_available():\n        x = x.cuda()\n", "    x = x.cuda()\n")
+    after, findings = trained_project(train=before)
+    assert "accelerator = Accelerator()\n" in after["train"] and "device-flag" not in findings

@@ -354,6 +354,7 @@ def evaluate():
         ("print(y.shape[0] * i)", ["y.shape[0] * i"]),
         ("print(i * args.size + len(x))", ["i * args.size + len(x)"]),
         ("print(f'{i * args.size} of {len(data)}')", ["i * args.size"]),
+        ("print(i * args.other + len(x))", ["i * args.other + len(x)"]),
         ("print(i * args.other + 1)", []),
         ("print(i * len(data))", []),
         ("print(3 * len(x))", []),
@@ -365,6 +366,7 @@ def evaluate():
         "turned",
         "by the size",
         "the size alone",
+        "the size by another name",
         "another",
         "of all",
         "no step",
@@ -377,6 +379,7 @@ def test_rows_that_a_loop_has_gone_through(shown: str, names: list[str]) -> None
 
 def test_rows_of_global_batches_by_the_size_that_the_script_gives() -> None:
     assert _rows_done("print(i * args.size + 1)", Config(keep_global_batch=True)) == []
+    assert _rows_done("print(i * args.other + len(x))", Config(keep_global_batch=True)) == []
     assert _rows_done("print(i * len(x))", Config(keep_global_batch=True)) == ["i * len(x)"]
 
 

@@ -60,9 +60,10 @@ def test_numbers_of_words_by_the_order_of_a_set(made: str, trained: Trained) -> 
         "number = {}\nfor word in set(' '.join(lines).split()):\n    number[word] = len(word)",
         "lengths = set(len(line) for line in lines)\nnumber = {str(n): i for i, n in enumerate(lengths)}",
         "places = list(set(range(9)) - {2, 3})\nnumber = {str(n): i for i, n in enumerate(places)}",
+        "seen = list(set(torch.tensor([1, 2]).numpy()))\nnumber = {str(n): i for i, n in enumerate(seen)}",
         "number = {word: i for i, word in enumerate(dict.fromkeys(' '.join(lines).split()))}",
     ],
-    ids="sorted sort again looked-up counted measured numbers places dict".split(),
+    ids="sorted sort again looked-up counted measured numbers places array dict".split(),
 )
 def test_what_does_not_see_the_order(made: str, trained: Trained) -> None:
     assert not _told(made, trained)

@@ -109,3 +109,22 @@ def test_what_was_written_under_another_name_is_renamed_once(moved: str, trained
 def test_a_text_is_no_file(trained: Trained) -> None:
     text, findings = trained(top='def name(path):\n    return path.replace("a")\n', end="print(name(target))")
     assert 'return path.replace("a")' in text and findings == []
+
+
+CLEARED = """\
+def clear(folder):
+    for part in folder.iterdir():
+        if not part.is_dir():
+            part.unlink()
+            continue
+        part.rmdir()
+"""
+
+
+def test_what_is_no_folder_and_goes_is_no_file_that_is_made(trained: Trained) -> None:
+    """One process after the other removed the file, as if it made it; and all of them the folder."""
+    text, _ = trained(top=f"from pathlib import Path\n{CLEARED}", end='clear(Path("shown"))')
+    assert "main_process_first" not in text
+    for gone in ("            if accelerator.is_main_process:\n                part.unlink()\n            continue\n",
+                 "        if accelerator.is_main_process:\n            part.rmdir()\n"):  # fmt: skip
+        assert gone in text

@@ -154,3 +154,35 @@ for x, y in DataLoader(TensorDataset(torch.rand(9, 8), torch.rand(9, 2)), batch_
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert ("already-distributed" in {told.id for told in file.diagnoses}) is used
     assert file.changed is not used
+
+
+HANDED = """\
+import torch
+from elsewhere import watch
+from torch.utils.data import DataLoader
+
+
+def fetch(url):
+    def told(block, size, whole):
+        print(block * size, whole)
+
+    watch(url, told)
+
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+CALL
+"""
+
+
+@pytest.mark.parametrize(("call", "printed"), [('fetch("a")', True), ("rows = 3", False)], ids=["it runs", "it rests"])
+def test_what_a_function_hands_over_that_nothing_calls_does_not_run(call: str, printed: bool) -> None:
+    """What its hook prints was reported."""
+    (file,) = migrate([decode(HANDED.replace("CALL", call).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert "accelerator.backward(" in after
+    assert (".print(block * size, whole)" in after) is printed

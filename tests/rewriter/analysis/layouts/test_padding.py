@@ -60,6 +60,16 @@ def collate(rows):
         ys.append(F.pad(row, (0, size - len(row))))
     return torch.tensor(lengths), torch.stack(ys)
 """},
+    "by the largest of an array": {**TUPLE, "top": """
+import numpy as np
+def collate(rows):
+    part = lambda place: [row[place] for row in rows]
+    lengths = part(2)
+    longest = np.array(lengths).max()
+    filled = lambda place: torch.LongTensor([row[place] + [0] * (longest - len(row[place])) for row in rows])
+    y = filled(1)
+    return torch.tensor(part(0)), y
+"""},
     "by a helper": {**TUPLE, "top": """
 def filled(rows, size=None):
     size = size or max(map(len, rows))

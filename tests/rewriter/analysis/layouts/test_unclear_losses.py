@@ -30,6 +30,13 @@ for x, y in loader:
 """
 STEP = "loss.backward()\noptimizer.step()"
 SLOPE = "slope, = torch.autograd.grad(model(x.requires_grad_()).sum(), x, create_graph=True)\n"
+FIRST_ROWS = """\
+some = x[:2].detach().requires_grad_()
+drawn = model(some)
+slope, = torch.autograd.grad((drawn * torch.randn_like(drawn)).sum(), some, create_graph=True)
+lengths = slope.pow(2).sum(dim=1).sqrt()
+"""
+"""The gradients of some rows: nothing tells how many they are."""
 SCALED = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"
 
 
@@ -75,6 +82,16 @@ def test_a_term_that_is_no_mean_over_the_rows_is_named(loss: str, id: str, told:
 )
 def test_means_and_sums_of_rows_are_not(loss: str) -> None:
     assert findings(loss) == []
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["cut", "whole batches"])
+@pytest.mark.parametrize(("reduced", "argument"), [("mean", ""), ("sum", ', reduction="sum"')])
+def test_gradients_of_some_rows_are_no_sum_by_themselves(reduced: str, argument: str, keep: bool) -> None:
+    """The sum from which such gradients start was taken for that of the loss: the weights got N times their mean."""
+    loss = indent(f"{FIRST_ROWS}loss = (lengths - 1).pow(2).{reduced}()", "    ")
+    text = SCRIPT.format(loss=loss, backward=indent(STEP, "    "))
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=keep)).files
+    assert f"accelerator.backward(loss{argument})\n" in file.after.decode()
 
 
 FOLDED = """\
