@@ -11,7 +11,7 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.kept_loaders import Taken, taken_in
 from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import CallRecord, Mapping, Sequence, Unit, origins
+from ..analysis.dataflow.values import CallRecord, Mapping, Sequence, Trace, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
@@ -127,7 +127,7 @@ def _things(program: EmittedProgram, node: cst.CSTNode) -> set[Thing]:
             node = node.func.value
     slot = program.state.values.get(node)
     things = slot.things if slot is not None else ()
-    return {thing for thing in things if not (isinstance(thing, Origin) and thing.role is Role.LOADER)}
+    return {t for t in things if not isinstance(t, Trace) and not (isinstance(t, Origin) and t.role is Role.LOADER)}
 
 
 def _sources(program: EmittedProgram, loader: Origin) -> Iterator[tuple[Unit, cst.CSTNode]]:

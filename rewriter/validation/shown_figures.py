@@ -54,12 +54,12 @@ def divided(program: EmittedProgram) -> Iterator[Violation]:
     is the total."""
     state, reach = program.state, program.reach
     loaders = [o for loop in state.loaders for o in reach.loaders(loop) if o in program.prepared]
-    counts = RowTotals(reach, datasets(loaders))
+    counts = RowTotals(state, datasets(loaders))
     rows: OwnRows | None = None
     for unit in reach.units if loaders else ():
         for node in unit.names.every(cst.BinaryOperation, cst.AugAssign):
             sides = division(node)
-            if sides is None or not counts.counts(unit, sides[1]) or reach.batch_loops(node, unit):
+            if sides is None or not counts.counts(sides[1]) or reach.batch_loops(node, unit):
                 continue
             rows = rows or OwnRows(program)
             places = (n for n in descendants(sides[0]) if isinstance(n, (cst.Name, cst.Attribute)))

@@ -13,7 +13,7 @@ from ..syntax.nodes import parameters, positional
 from .callees import method_name
 from .containers import element, members
 from .solver import Slot, Thing
-from .values import Bound, CallRecord, Function, Instance, Klass, Mapping, State, Trace, Trail, Unit, decorators
+from .values import OF_ITS_OWN, Bound, CallRecord, Function, Instance, Klass, Mapping, State, Trace, Unit, decorators
 
 Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 """Gives the slot of an expression's value. It is passed in, because ``expressions`` imports this module."""
@@ -176,7 +176,7 @@ def tensors(thing: Thing) -> Thing | None:
 
 def trailing(thing: Thing) -> Thing | None:
     """Let only what is followed pass, and no set: what a function computes from a set has an order of its own."""
-    return thing if isinstance(thing, Trace) and thing.trail is not Trail.SET else None
+    return thing if isinstance(thing, Trace) and thing.trail not in OF_ITS_OWN else None
 
 
 def host(state: State, thing: Thing) -> Thing | None:

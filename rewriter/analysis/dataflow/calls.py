@@ -14,11 +14,11 @@ from ...facts.roles import TENSORS, Origin, Role
 from .call_binding import Evaluate, EvaluatedCall, bind, relate, trailing
 from .containers import members
 from .external_calls import outside_call
-from .methods import method_call
+from .methods import if_share, method_call
 from .records import declared_fields
 from .registries import handed, looked_up
 from .solver import Slot, Thing
-from .values import Bound, CallRecord, External, Function, Instance, Klass, State, Unit, Unknown
+from .values import Bound, CallRecord, External, Function, Inner, Instance, Klass, State, Unit, Unknown
 
 
 def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Evaluate) -> None:
@@ -50,6 +50,8 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
                 _configured(call, method, bound=True)
         elif isinstance(thing, (Origin, Instance)):
             _called(call, thing)
+        elif isinstance(thing, Inner):  # ``for layer in net.children(): x = layer(x)``
+            state.solver.watch(call.everything, lambda given: if_share(call, given, thing.model))
         elif isinstance(thing, Unknown):  # an object of unknown origin is called: a loss module of some library, say
             call.give_host_values()
             state.solver.add(result, state.unknown(node, f"{thing.qualified}()", result))

@@ -19,7 +19,7 @@ from .call_binding import trailing
 from .calls import call_of
 from .containers import at, at_position, bind_self, element, elements, key_of, layers, members, note_part
 from .solver import Slot, Thing
-from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
+from .values import OF_ITS_OWN, External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 
 _BUILTINS = frozenset(dir(builtins))
 PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
@@ -143,7 +143,7 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
     solver = state.solver
     if isinstance(thing, Inner) and name in ("weight", "bias"):
         solver.add(slot, state.origin(Role.PARAMETERS, node, "a parameter of a module of a model", "", thing.model))
-    if isinstance(thing, Trace) and thing.trail not in (Trail.FILE, Trail.SET):
+    if isinstance(thing, Trace) and thing.trail not in (Trail.FILE, *OF_ITS_OWN):
         solver.add(slot, thing)
     if isinstance(thing, Unknown) and name == "local_rank":  # an option that launchers of old gave to scripts
         solver.add(slot, ranks.place(state, node, ranks.LOCAL_RANK))

@@ -153,6 +153,7 @@ def _followed(call: EvaluatedCall, qualified: str) -> None:
     if questions.keeps_path(qualified):
         solver.flow(call.everything, call.result, trailing)
     elif qualified == "builtins.len":
+        solver.add(call.result, state.trace(call.node, Trail.LENGTH))
         solver.watch(call.first(), lambda t: _marked(call, t, Trail.LISTING, Trail.STAMP))
     if qualified == "builtins.int":
         solver.watch(call.first(), lambda t: _marked(call, t, Trail.ENTRY, Trail.NUMBER))

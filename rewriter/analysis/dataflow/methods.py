@@ -90,7 +90,7 @@ def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
     elif name in ("buffers", "named_buffers", "size"):
         return
     else:
-        state.solver.watch(call.everything, lambda t: _if_share(call, t, model))
+        state.solver.watch(call.everything, lambda t: if_share(call, t, model))
 
 
 def _inner(call: EvaluatedCall, model: Origin, name: str) -> None:
@@ -109,7 +109,8 @@ def _inner_method(call: EvaluatedCall, module: Inner, name: str) -> None:
         _inner(call, module.model, name)
 
 
-def _if_share(call: EvaluatedCall, thing: Thing, model: Origin) -> None:
+def if_share(call: EvaluatedCall, thing: Thing, model: Origin) -> None:
+    """What a model, or a module inside it, gives for a tensor of a shard."""
     if not isinstance(thing, Origin) or thing.role not in TENSORS:
         return
     if model.role is Role.CRITERION:  # no model runs forward there

@@ -167,6 +167,12 @@ class Trail(Enum):
     """The number that is the name of an entry: the highest differs as the number of entries does."""
     SET = "set"
     """A set: the order of its strings differs from process to process."""
+    LENGTH = "length"
+    """How many elements something has: ``len(data)``, wherever the number is kept."""
+
+
+OF_ITS_OWN = frozenset({Trail.SET, Trail.LENGTH})
+"""What is followed as it is, and not in what is computed from it."""
 
 
 @dataclass(eq=False)

@@ -412,7 +412,7 @@ class _Counts:
 
     def __init__(self, reach: Reach, unit: Unit, loop: cst.For, loaders: Iterable[Origin]) -> None:
         self.unit, self.loop = unit, loop
-        self.rows = RowTotals(reach, datasets(loaders))
+        self.rows = RowTotals(reach.state, datasets(loaders))
 
     def other(self, node: cst.BaseExpression) -> str | None:
         """What a divisor counts, in words; None for what may well be the number of batches."""
@@ -424,9 +424,9 @@ class _Counts:
             )
         fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
         values = [node, *(seen_values(self.unit.names, node) if isinstance(node, cst.Name) else ())]
-        if any(self.rows.counts(self.unit, value) for value in values):
+        if any(self.rows.counts(value) for value in values):
             return f"the number of samples: {fewer}"
-        if any(self.rows.divided(self.unit, value) for value in values):
+        if any(self.rows.divided(value) for value in values):
             return f"the number of batches of one process alone, counted by hand: {fewer}"
         return None
 

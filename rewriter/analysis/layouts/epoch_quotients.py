@@ -9,9 +9,8 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name
-from ..dataflow.values import Unit, origins
-from ..syntax.definitions import bindings_value, seen_values
+from ..dataflow.values import State, Trail, Unit, origins, traces
+from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
 from .epoch_totals import Total
 
@@ -39,7 +38,7 @@ class Quotients:
 
     def __init__(self, reach: Reach, unit: Unit, loaders: Iterable[Origin], totals: list[Total]) -> None:
         self.unit, self.totals = unit, totals
-        self.rows = RowTotals(reach, datasets(loaders))
+        self.rows = RowTotals(reach.state, datasets(loaders))
         self.found = list(self._all()) if totals else []
         self._preferred: list[Quotient] = []
 
@@ -89,7 +88,7 @@ class Quotients:
             if halves is None:
                 continue
             above, below = (read_totals(self.unit, self.totals, half) for half in halves)
-            by_rows = self.rows.counts(self.unit, halves[1])
+            by_rows = self.rows.counts(halves[1])
             if above and (below or by_rows):
                 yield Quotient(node, above, below, by_rows)
 
@@ -142,34 +141,23 @@ class RowTotals:
     Which expressions give the number of all rows of a data set, however it comes to them.
 
     Args:
-        reach: the call graph of the solved program.
+        state: the solved program.
         data: what loaders are given as data sets, to be known again where it is spelled alike.
     """
 
-    def __init__(self, reach: Reach, data: Iterable[cst.BaseExpression]) -> None:
-        self._reach, self._state, self._data = reach, reach.state, list(data)
+    def __init__(self, state: State, data: Iterable[cst.BaseExpression]) -> None:
+        self._state, self._data = state, list(data)
 
-    def counts(self, unit: Unit, node: cst.BaseExpression, inside: frozenset[cst.CSTNode] = frozenset()) -> bool:
-        """``len(data)``, ``len(loader.dataset)``, ``len(loader.sampler)``, a variable, an entry of a dict and a
-        parameter that hold it. ``inside``: what is looked through for it."""
-        if node in inside or len(inside) > _DEPTH:
-            return False
-        if isinstance(node, cst.Call):
-            return method_name(node) == "len" and len(node.args) == 1 and self._is_data(node.args[0].value)
-        held = [(unit, value) for value in seen_values(unit.names, node)] if isinstance(node, cst.Name) else []
-        binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-        if binding is not None and any(isinstance(definition, cst.Param) for definition in binding.definitions):
-            held += self._reach.given(binding)
-        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name):
-            tables = seen_values(unit.names, node.value)
-            held = [(unit, value) for table in tables for value in _entries(table)]
-        return bool(held) and all(self.counts(home, value, inside | {node}) for home, value in held)
+    def counts(self, node: cst.BaseExpression) -> bool:
+        """``len(data)``, ``len(loader.dataset)``, ``len(loader.sampler)``, and whatever holds it."""
+        calls = [trace.node for trace in traces(self._state.values.get(node), Trail.LENGTH)]
+        return bool(calls) and all(isinstance(n, cst.Call) and self._is_data(n.args[0].value) for n in calls)
 
-    def divided(self, unit: Unit, node: cst.BaseExpression) -> bool:
+    def divided(self, node: cst.BaseExpression) -> bool:
         """Whether a number is computed from a part of the number of all rows: ``int(len(data) / size) + 1``."""
         for part in descendants(node):
             halves = isinstance(part, cst.BinaryOperation) and isinstance(part.operator, (cst.Divide, cst.FloorDivide))
-            if isinstance(part, cst.BinaryOperation) and halves and self.counts(unit, part.left):
+            if isinstance(part, cst.BinaryOperation) and halves and self.counts(part.left):
                 return True
         return False
 
@@ -179,10 +167,3 @@ class RowTotals:
         of_loader = isinstance(counted, cst.Attribute) and counted.attr.value in ("dataset", "sampler")
         holder = counted.value if isinstance(counted, cst.Attribute) and of_loader else None
         return bool(origins(self._state.values.get(holder), Role.LOADER)) if holder is not None else False
-
-
-def _entries(table: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The values of a dict or a list that is written out."""
-    if isinstance(table, (cst.DictComp, cst.ListComp)):
-        return [table.value if isinstance(table, cst.DictComp) else table.elt]
-    return [e.value for e in table.elements] if isinstance(table, (cst.Dict, cst.List, cst.Tuple)) else []

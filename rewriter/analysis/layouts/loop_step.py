@@ -263,6 +263,15 @@ class Step:
                 gathered.update(dict.fromkeys(bound(self.unit, statement)))
         return None
 
+    def grown(self, bindings: Iterable[Binding]) -> str | None:
+        """The one of some variables that the forward's statement adds to: ``found = torch.cat((found, f(x)))``."""
+        inside = set(descendants(self.forward))
+        for binding in bindings:
+            seen = (unshadowed(self.unit.names, binding, read) for read in binding.reads if read in inside)
+            if any(definition in inside for definitions in seen for definition in definitions):
+                return binding.name
+        return None
+
     def in_containers(self) -> str | None:
         """A list, a tuple or a dict with rows of one process that is read after the forward pass: what a function
         gives."""

@@ -215,6 +215,8 @@ def _doubt(step: Step, training: Training, early: Container[cst.CSTNode], apart:
     numbers = any(step.is_number(b) for b in named)
     if not direct and (numbers or not named):
         return "a function that runs the model returns numbers, not tensors"
+    if not direct and (grown := step.grown(named)) is not None:
+        return f"`{grown}` goes from batch to batch in the statement that calls a function which runs the model"
     if any(holds_figure(layout) and not is_figure(layout) for layout in map(step.layouts.value, inline)):
         return "its forward pass gives a number of the batch beside rows, or in place of them"
     if len(inline) > 1:

@@ -104,10 +104,17 @@ def _functions(state: State, slot: Slot | None) -> Iterator[Function]:
             elif isinstance(thing, Instance):
                 call = thing.klass.method("__call__")
                 yield from [call] if call is not None else []
+                if thing.klass.method("__init__") is None:  # a base from outside keeps them: ``class Pairs(Compose)``
+                    slots += _given(state, thing.node)
             elif isinstance(thing, Sequence):
                 slots += [*thing.items, thing.rest]
             elif isinstance(thing, Unknown):
-                slots += [state.values.get(arg.value) for arg in getattr(thing.node, "args", ())]
+                slots += _given(state, thing.node)
+
+
+def _given(state: State, made: cst.CSTNode) -> list[Slot | None]:
+    """What something was made with."""
+    return [state.values.get(arg.value) for arg in made.args] if isinstance(made, cst.Call) else []
 
 
 def loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:

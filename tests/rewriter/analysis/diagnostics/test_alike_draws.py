@@ -27,6 +27,13 @@ class Blur:
         return row * random.random()
 
 
+class Chain(transforms.Compose):
+    def __call__(self, row):
+        for change in self.transforms:
+            row = change(row)
+        return row
+
+
 def shift(row):
     return row + np.random.normal()
 
@@ -79,6 +86,7 @@ DRAWS = {
     "in a function": ("row = shift(row)", ""),
     "in an object that it keeps": ("row = self.change(row)", "Blur()"),
     "in one of several": ("row = self.change(row)", "transforms.Compose([transforms.ToTensor(), Blur()])"),
+    "in one of several of a chain of the script's own": ("row = self.change(row)", "Chain([Blur()])"),
     "in a function that is handed on": ("row = self.change(row)", "transforms.Lambda(shift)"),
 }
 

@@ -87,6 +87,13 @@ COUNTED = """\
 parts = {"fit": loader, "test": test_loader}
 rows = {name: len(part.dataset) for name, part in parts.items()}
 listed = {"fit": len(loader.sampler), "test": 5}
+def sized(part):
+    return part, {"fit": len(part.dataset)}
+class Kept:
+    def __init__(self, part):
+        self.rows = len(part.dataset)
+_, handed = sized(loader)
+kept = Kept(loader)
 def rate(total, rows):
     return total / (int(rows / 32) + 1)
 """
@@ -100,10 +107,16 @@ def rate(total, rows):
         ("total / (len(loader.sampler) // 32)", "counted by hand"),
         ("total / rows[part]", "the number of samples"),
         ("total / len(loader.sampler)", "the number of samples"),
-        ("total / listed['fit']", ""),
+        ("total / listed['fit']", "the number of samples"),
+        ("total / listed['test']", ""),
+        ("total / (int(handed['fit'] / 32) + 1)", "counted by hand"),
+        ("total / kept.rows", "the number of samples"),
         ("total / (len(loader) + 1)", ""),
     ],
-    ids=["rows in a dict, halved", "a sampler, halved", "rows in a dict", "a sampler", "not only rows", "batches"],
+    ids=[
+        *("rows in a dict, halved", "a sampler, halved", "rows in a dict", "a sampler", "one entry of several"),
+        *("another entry", "given back in a tuple", "an attribute", "batches"),
+    ],
 )
 def test_the_number_of_rows_is_known_wherever_it_is_kept(
     shown: str, told: str, messages: Callable[[str], list[tuple[str, str]]]

@@ -888,3 +888,36 @@ def test_a_mean_that_is_weighed_is_not_told_to_be(weight: str, count: str, remed
     source = decode(NOISED.replace("WEIGHT", weight).replace("COUNT", count).encode(), Path("train.py"))
     found = [d for d in migrate([source], CATALOGUE, Config()).files[0].diagnoses if d.id == "mean-of-batches"]
     assert [remedy in one.remedy for one in found] == [True]
+
+
+COLLECTED = """\
+import numpy as np
+import matplotlib.pyplot as plt
+def answer(x):
+    return model(x){host}
+def draw(part):
+    found = {empty}
+    for x, y in part:
+        found = {joined}
+    plt.plot(found[1:])
+    plt.savefig("found.png")
+model.eval()
+draw({part})"""
+
+
+@pytest.mark.parametrize(
+    ("host", "empty", "joined"),
+    [
+        (".detach().cpu().numpy()", "np.empty((1, 2))", "np.concatenate((found, answer(x)), axis=0)"),
+        (".detach()", "torch.empty(1, 2)", "torch.cat((found, answer(x)))"),
+    ],
+    ids=["arrays", "tensors"],
+)
+@pytest.mark.parametrize("part", ["test_loader", "loader"])
+def test_what_a_function_gives_is_collected_in_the_statement_that_calls_it(
+    host: str, empty: str, joined: str, part: str, trained: Trained
+) -> None:
+    """A plot of one process's rows: nothing is read after the forward pass, but what grows in it is read in the end."""
+    text, findings = trained(end=COLLECTED.format(host=host, empty=empty, joined=joined, part=part))
+    assert "gather" not in text and findings == ["prepare"]
+    assert "accelerator.prepare(\n    model, optimizer, loader\n)" in text

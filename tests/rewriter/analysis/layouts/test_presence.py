@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -101,3 +107,40 @@ def test_the_rows_before_are_there_on_all(trained: Trained) -> None:
     """None in the first turn, and rows from then on."""
     loss = f"if last is None:\n    last = x\n    continue\n{LOSS}"
     assert trained(built="last = None", loss=loss)[1] == []
+
+
+@pytest.mark.parametrize("layers", ["list(self.net.children())[:2]", "self.net.children()", "self.net.modules()"])
+def test_a_module_inside_a_model_gives_a_value(layers: str) -> None:
+    """`kept is not None` asks which way was gone, and that all processes go alike."""
+    script = f"""\
+import torch
+from torch.utils.data import DataLoader
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    def forward(self, x, features=False):
+        if features:
+            kept = x
+            for layer in {layers}:
+                kept = layer(kept)
+            return self.net(x), kept
+        return self.net(x)
+model = Net()
+loader = DataLoader(data, batch_size=8, shuffle=True)
+optimizer = torch.optim.Adam(model.parameters())
+for x, y in loader:
+    optimizer.zero_grad()
+    if wide > 0:
+        out, kept = model(x, features=True)
+    else:
+        out, kept = model(x), None
+    loss = torch.nn.functional.mse_loss(out, y)
+    if wide > 0 and kept is not None:
+        loss = loss + kept.pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""
+    file = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files[0]
+    assert "accelerator.backward(loss)" in file.after.decode()
+    assert [finding.id for finding in file.diagnoses] == []
