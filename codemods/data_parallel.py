@@ -59,8 +59,8 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
                 "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
             )  # fmt: skip
-    for choice in facts.unwrapped_branches:
-        yield Replace(ID, choice, opened, reason="this is done where the model is not wrapped, which it never is now")
+    for branch in facts.unwrapped_branches:
+        yield Replace(ID, branch, opened, reason="this is done where the model is not wrapped, which it never is now")
     for node in facts.of_wrappers:
         yield Finding(
             ID, node, f"{facts.module.code_for_node(node)} is an attribute of the wrapper, which is removed",
