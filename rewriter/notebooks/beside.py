@@ -42,7 +42,8 @@ class Shown:
             if name or n not in self.after.stays:
                 raise displays(self.cells[n], name, held)
             start = self.cells[min(self.after.cells, default=n)].number
-            place = "" if start == self.cells[n].number else f"Move it before cell {start}, or save what it needs: "
+            moved = f"Move this cell before cell {start}. If what it reads is data: "
+            place = moved if start != self.cells[n].number else ""
             raise NotGathered(self.cells[n].number, held, f"{place}{REMEDY}")
         if n > self.chosen[-1] or function:
             return

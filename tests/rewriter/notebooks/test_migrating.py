@@ -395,7 +395,7 @@ def test_a_tracker_that_is_ended_after_a_picture_of_the_model_is_refused(made: s
     picture = "plt.plot(model(torch.ones(1, 1)).tolist())"
     file = _migrated(PLT, made, BUILD, f"{LOOP}\n    {logs}", picture, ends)
     (found,) = [d for d in file.diagnoses if d.severity.value == "blocked"]
-    assert not file.changed and file.at(found.line) == ":cell 6:1" and "Move it before cell 5" in found.remedy
+    assert not file.changed and file.at(found.line) == ":cell 6:1" and "Move this cell before cell 5" in found.remedy
     file = _migrated(PLT, made, BUILD, f"{LOOP}\n    {logs}", ends, picture)
     assert file.changed and not file.blocked
 
