@@ -11,7 +11,7 @@ from ..result import FileResult
 from .document import Notebook, masked
 from .launching import training, used
 from .shown import showing, shown_by, unhidden
-from .uses import NotGathered, Use, defines, filled, made, run, use, uses_of
+from .uses import NotGathered, Use, defines, filled, imported, made, run, use, uses_of
 
 REMEDY = "Save it in the training (torch.save), and load it here"
 
@@ -59,15 +59,15 @@ class After:
         return [f"{name}.to({self.device})" for name in names if name in self.models and self.device]
 
 
-def after_training(notebook: Notebook, files: Sequence[FileResult]) -> After:
-    """The cells after the training that the notebook runs by itself; raises ``NotGathered``."""
+def after_training(notebook: Notebook, files: Sequence[FileResult], whole: bool = False) -> After:
+    """The cells after the training that the notebook runs by itself: from the first that shows something of a model, or
+    the ``whole`` rest. Raises ``NotGathered``."""
     texts = [masked(cell.text) for cell in notebook.cells]
     uses, functions, trains = uses_of(texts), showing(texts), training(files)
     last = max((n for n, text in enumerate(texts) if not used(text).isdisjoint(trains)), default=len(texts))
     models, devices, loaders = (_of_role(files[0], role) for role in (Role.MODEL, Role.DEVICE, Role.LOADER))
-    first = next(
-        (n for n in range(last + 1, len(texts)) if shown_by(run(texts[n]), functions) and uses[n].reads & models), None
-    )
+    rest = range(last + 1, len(texts))
+    first = next((n for n in rest if whole or (shown_by(run(texts[n]), functions) and uses[n].reads & models)), None)
     if first is None:
         return After(loaders=loaders)
     cells = frozenset(range(first, len(texts)))
@@ -182,6 +182,7 @@ def kept_apart(
     """
     reading = (n for n in beside if n > chosen[0] or n in after.functions)
     wanted = frozenset[str]().union(*(after.reads(n, uses, texts) for n in reading))
+    wanted |= imported(texts, chosen)
     statements = [(n, s, use(ast.unparse(s))) for n in chosen for s in ast.parse(texts[n]).body if defines(s)]
     apart = [one for one in statements if after.cells and (isinstance(one[1], ast.ClassDef) or _is_import(one[1]))]
     while more := [one for one in statements if one not in apart and one[2].binds & wanted]:

@@ -23,6 +23,11 @@ class Shown:
     beside: Collection[int]
     prepared: Collection[str]
     after: After
+    modules: frozenset[str] = frozenset()
+    """Modules that know something of the training processes alone: a tracker's run."""
+    begun: int = 0
+    """The cells before it stay before the training, with the data that they show; 0 if all show what they do after
+    the training."""
 
     def check(self, n: int) -> None:
         """Refuse a cell that cannot be shown by the notebook after the training, or before it."""
@@ -31,11 +36,15 @@ class Shown:
             return
         name = shown_by(ast.parse(self.texts[n]).body, showing(self.texts))
         read = self._made(n)
-        if of_process := sorted(read & (self._held() - self._models())):
+        known = self.uses[n].reads & self.modules
+        if of_process := sorted(read & (self._held() - self._models()) | known):
             held = f"what it reads ({', '.join(of_process)}) stays in the training processes"
             if name or n not in self.after.stays:
                 raise displays(self.cells[n], name, held)
-            raise NotGathered(self.cells[n].number, held, REMEDY)
+            start = self.cells[min(self.after.cells, default=n)].number
+            moved = f"Move this cell before cell {start}. If what it reads is data: "
+            place = moved if start != self.cells[n].number else ""
+            raise NotGathered(self.cells[n].number, held, f"{place}{REMEDY}")
         if n > self.chosen[-1] or function:
             return
         later = [m for m in self.chosen if m > n]
@@ -64,12 +73,13 @@ class Shown:
 
     def moved(self) -> list[int]:
         """The cells that show something of the training, before its last cell: they come after it."""
-        between = (n for n in sorted(self.beside) if self.chosen[0] < n < self.chosen[-1])
+        between = (n for n in sorted(self.beside) if max(self.begun - 1, self.chosen[0]) < n < self.chosen[-1])
         return [n for n in between if n not in self.after.functions and self._made(n)]
 
     def _made(self, position: int) -> frozenset[str]:
         """What a cell reads and the training makes; a cell that comes first reads what the cells before it have."""
-        return self.after.reads(position, self.uses, self.texts) & made(self.uses, self.chosen)
+        chosen = [n for n in self.chosen if n < position] if position < self.begun else self.chosen
+        return self.after.reads(position, self.uses, self.texts) & made(self.uses, chosen)
 
     def _models(self) -> frozenset[str]:
         """What is given back as the script made it."""

@@ -20,20 +20,20 @@ from .after import After, kept_apart, made_again
 from .beside import Shown
 from .closures import Definition, check_taken, definitions, reached, taken_along, without
 from .document import MASK, Cell, Notebook, masked
+from .given import arguments, begun, check_loading, looking_at, made_before, read_first
 from .shown import (
     displayed,
     displays,
     for_function,
     handed,
     hidden,
-    only_chooses_devices,
     only_draws_to_files,
     only_magics,
     received,
     showing,
     shown_by,
 )
-from .uses import NotGathered, Use, check_all, defines, made, run, uses_of
+from .uses import NotGathered, Use, check_all, defines, imported, made, run, uses_of
 
 NAME = "training_function"
 MOVED = f"# Moved into {NAME}() below."
@@ -64,14 +64,21 @@ def top_level(text: str, made: str) -> tuple[list[str], frozenset[str]]:
 
 
 def gathered(
-    notebook: Notebook, needing: Sequence[int], prepared: Collection[str], after: After, accelerator: str
+    notebook: Notebook,
+    needing: Sequence[int],
+    prepared: Collection[str],
+    after: After,
+    accelerator: str,
+    modules: frozenset[str] = frozenset(),
+    loading: Collection[int] = (),
 ) -> list[str]:
     """
     The texts of the cells with the training in one function, called in the last of its cells.
 
     ``needing`` are the positions of the cells that need the accelerator at their top level, and ``prepared`` the names
-    of what is prepared there. Cells that show something stay with the notebook, and those ``after`` the training: the
-    function returns what they read.
+    of what is prepared there; ``modules`` have a state that only the training processes have. Cells that show
+    something stay with the notebook, and those ``after`` the training: the function returns what they read. So do the
+    cells ``loading`` the data, with all that is before the training: the function gets their loaders as arguments.
     Raises ``NotGathered``.
     """
     texts = [masked(cell.text) for cell in notebook.cells]
@@ -85,7 +92,9 @@ def gathered(
         )
         | after.stays
     )
-    chosen = _chosen(texts, uses, needing, beside)
+    chosen = _chosen(texts, uses, needing, beside, modules, loading)
+    first = begun(texts, chosen) if loading else 0
+    check_loading(notebook.cells, texts, uses, chosen, loading, first)
     after = replace(after, remade=made_again(texts, uses, chosen, prepared, after))
     apart = kept_apart(texts, uses, chosen, beside, after)
     if apart:
@@ -98,14 +107,17 @@ def gathered(
         texts[n], text = without(texts[n], [one for one in taken if one.cell == n])
         along.append((n, text))
     uses = _following(uses, [one for one in among if one not in taken], beside)
-    shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared, after)
+    passed = arguments(texts, uses, chosen, loading, prepared, [*among, *definitions(texts, chosen)])
+    shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared, after, modules, first)
     staying = ["" if n in chosen else text for n, text in enumerate(texts)]
     local = frozenset[str]().union(*(uses[n].binds for n in chosen))
     of_along = (partial(_check, notebook.cells[n], text) for n, text in along)
     of_cells = (partial(_check, notebook.cells[position], texts[position]) for position in chosen)
     of_shown = (partial(shown.check, position) for position in sorted(beside))
     of_staying = partial(check_taken, notebook.cells, staying, taken, local)
-    check_all([*of_along, of_staying, *of_cells, partial(_check_names, notebook.cells, uses, chosen), *of_shown])
+    check_all(
+        [*of_along, of_staying, *of_cells, partial(_check_names, notebook.cells, uses, chosen, passed), *of_shown]
+    )
     plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
     for position, (_, lines) in apart.items():
         plain[position] = (plain[position][0], [*lines, *plain[position][1]])
@@ -121,7 +133,8 @@ def gathered(
         inside, lines = plain[position]
         note = [] if not inside.strip() and lines else [MOVED if position in chosen else MOVED_BELOW]
         texts[position] = "\n".join([*lines, *note] if note else lines).rstrip()
-    last, start = chosen[-1], f"{NAME}()"
+    last, given = chosen[-1], ", ".join(passed)
+    start = f"{NAME}({given})"
     if returned:
         body, start = f"{body.rstrip()}\n\n    {handed(returned, instead)}", received(returned, start)
         start = "\n".join([start, *map(hidden, after.placed(returned))])
@@ -129,11 +142,12 @@ def gathered(
     start = "\n".join([start, *map(hidden, again)])
     for n, _ in along:
         texts[n] = "\n\n".join([*([texts[n]] if texts[n] else []), MOVED])
-    for position in set(shown.apart()) - set(moved):
+    looking = looking_at(uses, chosen, loading, first)
+    for position in {*shown.apart(), *looking} - set(moved):
         texts[position] = hidden(texts[position])
     above = plain[last][1]
     blank = ["", ""] if above and (last in apart or above[-1].endswith("*")) else []  # after an import or a class
-    parts = [*above, *blank, f"def {NAME}():\n{body.rstrip()}\n\n\n{start}"]
+    parts = [*above, *blank, f"def {NAME}({given}):\n{body.rstrip()}\n\n\n{start}"]
     texts[last] = "\n\n".join(["\n".join(parts), *(hidden(_drawn(plain[position][0])) for position in moved)])
     return texts
 
@@ -155,25 +169,37 @@ def _drawn(text: str) -> str:
     )
 
 
-def _chosen(texts: Sequence[str], uses: Sequence[Use], needing: Sequence[int], beside: Collection[int]) -> list[int]:
+def _chosen(
+    texts: Sequence[str],
+    uses: Sequence[Use],
+    needing: Sequence[int],
+    beside: Collection[int],
+    modules: frozenset[str],
+    loading: Collection[int],
+) -> list[int]:
     """
     The cells that belong to the training, from the first that needs the accelerator, found by repeating until nothing
-    changes; those ``beside`` it do not. A cell stays where it is if it needs nothing of the cells before it and these
-    only choose the device, which may as well be done later.
+    changes; those ``beside`` it do not, and those ``loading`` its data. A cell stays where it is if it needs nothing of
+    the cells before it and these only choose the device, which may as well be done later; imports need not be in the
+    function.
     """
-    first = needing[0]
-    chosen = set(needing)
+    chosen = {n for n in needing if n not in loading}
+    first = min(chosen)
     while True:
-        given = made(uses, chosen)
-        begun = min((n for n in chosen if not only_chooses_devices(texts[n])), default=len(texts))
-        between = range(begun, max(chosen))
-        more = {
-            n
-            for n in range(first, len(uses))
-            if n not in chosen
-            and n not in beside
-            and (uses[n].reads & given or uses[n].binds & given or (n in between and not uses[n].only_defines))
-        }
+        apart = imported(texts, chosen)
+        given = made(uses, chosen) - apart
+        start = begun(texts, chosen)
+        between = range(start, max(chosen))
+        more: set[int] = set()
+        for n in set(range(first, len(uses))) - chosen - set(beside):
+            own = uses[n]
+            if loading and n < start:
+                wanted = bool(own.reads & (made_before(uses, chosen, n) - apart))
+            else:
+                runs = n in between or (n > start and own.reads & modules)
+                wanted = bool(own.reads & given or own.binds & given or (runs and not own.only_defines))
+            if wanted:
+                more.add(n)
         if not more:
             return sorted(chosen)
         chosen |= more
@@ -277,30 +303,20 @@ def _returning(texts: Sequence[str]) -> frozenset[str]:
     )
 
 
-def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[int]) -> None:
+def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[int], arguments: Collection[str]) -> None:
     """Refuse names that are used both inside and outside the function."""
     inside = set(chosen)
-    made = {name: n for n in reversed(chosen) for name in uses[n].binds}
+    made = {name: n for n in reversed(chosen) for name in uses[n].binds if name not in arguments}
     for n, other in enumerate(uses):
         if n in inside:
             continue
         for name in sorted(other.binds & made.keys()):
-            if n < chosen[-1] and _read_first([uses[m] for m in chosen], name):
+            if n < chosen[-1] and read_first([uses[m] for m in chosen], name):
                 raise NotGathered(
                     cells[made[name]].number,
                     f"it uses {name}, which cell {cells[n].number} created",
                     "Create it in the training",
                 )
-
-
-def _read_first(uses: Sequence[Use], name: str) -> bool:
-    """Whether a name may be read before the function binds it."""
-    for found in uses:
-        if name in found.reads:
-            return True
-        if name in found.binds:
-            return False
-    return False
 
 
 def _indented(text: str) -> str:

@@ -13,6 +13,8 @@ from .uses import NotGathered, use
 
 LAUNCHER = "notebook_launcher"
 _MADE = "Accelerator"
+_TRACKS = "track its own run"
+"""Words of the finding of a tracker that could not be changed."""
 
 
 class NotebookHome(NamedTuple):
@@ -46,6 +48,34 @@ def home_of(files: Sequence[FileResult]) -> NotebookHome | None:
                     )
                 return NotebookHome(None, "", False)
     return None
+
+
+def made_in(notebook: Notebook, file: FileResult) -> list[int]:
+    """The positions of the cells whose top level creates an accelerator in a migrated notebook."""
+    kept = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    bodies = ([s for s in ast.parse(t).body if not isinstance(s, kept)] for t in notebook.split(file.after.decode()))
+    return [n for n, body in enumerate(bodies) if any(_makes(node) for s in body for node in ast.walk(s))]
+
+
+def of_one_process(file: FileResult) -> tuple[frozenset[str], frozenset[str]]:
+    """The trackers that a migrated script has on the main process alone: the names that it gives them, and the modules
+    that know them by themselves (``wandb.init()``)."""
+    lines = {change.line for change in file.changes if change.rule == "tracking"}
+    lines |= {found.line for found in file.diagnoses if found.id == "once" and _TRACKS in found.message}
+    names: set[str] = set()
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(file.source.text)):
+        if isinstance(node, ast.Assign | ast.Expr) and lines.intersection(range(node.lineno, _end(node))):
+            if isinstance(node, ast.Assign):
+                names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+            func = node.value.func if isinstance(node.value, ast.Call) else None
+            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+                modules.add(func.value.id)
+    return frozenset(names), frozenset(modules)
+
+
+def _end(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) + 1
 
 
 def _makes(node: ast.AST) -> bool:
@@ -116,8 +146,9 @@ def started_by_itself(notebook: Notebook, home: NotebookHome, files: Sequence[Fi
     return mentioned[0] if len(mentioned) == 1 and mentioned[0] in called else ""
 
 
-def started(notebook: Notebook, text: str, function: str) -> str:
-    """Replace the one call of the training function by the launcher's."""
+def started(notebook: Notebook, text: str, function: str, gathered: bool = False) -> str:
+    """Replace the one call of the training function by the launcher's. A function of ``gathered`` cells returns what
+    the later ones read."""
     tree = ast.parse(text)
     calls = [s for s in _top(tree.body) if isinstance(s, ast.Expr | ast.Assign) and _calls(s.value, function)]
     uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function and isinstance(n.ctx, ast.Load)]
@@ -129,7 +160,8 @@ def started(notebook: Notebook, text: str, function: str) -> str:
     if isinstance(calls[0], ast.Assign) and (held := _returns_held(tree, function)):
         why = f"{function} returns {held}, which stays in the training processes"
         raise NotGathered(0, why, "Save it in the training (torch.save), and load it here")
-    _nothing_comes_back(notebook, text, calls[0], call)
+    if not gathered:
+        _nothing_comes_back(notebook, text, calls[0], call)
     arguments = [ast.get_source_segment(text, argument) or "" for argument in call.args]
     if call.keywords or any(isinstance(argument, ast.Starred) for argument in call.args):
         start = f"lambda: {ast.get_source_segment(text, call)}"

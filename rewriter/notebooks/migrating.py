@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,19 @@ from ..source import Source
 from .after import After, after_training, check_functions, drawing
 from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import NAME, gathered, top_level
-from .launching import LAUNCHER, NotebookHome, home_of, started, started_by_itself, starting, training, used
+from .given import loading_cells
+from .launching import (
+    LAUNCHER,
+    NotebookHome,
+    home_of,
+    made_in,
+    of_one_process,
+    started,
+    started_by_itself,
+    starting,
+    training,
+    used,
+)
 from .shown import hidden, unhidden
 from .uses import NotGathered, use
 
@@ -43,36 +56,91 @@ def plan_notebook(
     """
     notebook.check()
     script, config = notebook.script(), config._replace(launched=True)
-    planned = plan([source_of(notebook, script), *modules], catalogue, config, layout, each)
-    result, of_training = planned.result(), planned
+    settings = (catalogue, config, layout, each)
+    planned = plan([source_of(notebook, script), *modules], *settings)
+    result = planned.result()
     if LAUNCHER in script:
         return NotebookPlan(notebook, planned)
-    origins: Callable[[int], int] = _same_line
     try:
         home = home_of(result.files) if result.changed else None
-        if home is not None and (function := started_by_itself(notebook, home, result.files)):
-            return NotebookPlan(notebook, planned, function)
-        parted = notebook.parted(drawing(notebook, result.files))
-        after, seen = after_training(parted, result.files), parted.script()
-        if after.cells or seen != script:
-            if seen != script:
-                origins = _origins(script, seen)
-            seen = parted.script(_hidden(parted, after.stays))
-            of_training = plan([source_of(notebook, seen), *modules], catalogue, config, layout, each)
-        if of_training.result().blocked and not config.partial:
-            _check_blocked(parted, of_training, after)
-            return NotebookPlan(notebook, of_training, origins=origins)
-        if (home := home_of(of_training.result().files)) is None:
-            return NotebookPlan(notebook, planned)
-        text = notebook.script(parted.joined(_gathered(parted, of_training, home, after)))
-        again = plan([source_of(notebook, text), *modules], catalogue, config, layout, each)
-        done = again.result()
-        if not done.blocked and home_of(done.files) != (home if home.name else home._replace(name=NAME, called=True)):
-            raise NotGathered(0, "the accelerator would be created outside the training", "Put it in a function")
-        check_functions(parted, after, seen, done.files)
-        return NotebookPlan(notebook, again, "" if done.blocked else NAME, _origins(script, text))
     except NotGathered as why:
-        return NotebookPlan(notebook, of_training, origins=origins, refusal=why)
+        return NotebookPlan(notebook, planned, refusal=why)
+    if home is not None and (function := started_by_itself(notebook, home, result.files)):
+        return NotebookPlan(notebook, planned, function)
+    parted = notebook.parted(drawing(notebook, result.files))
+    ways = _Ways(notebook, parted, planned, lambda text: plan([source_of(notebook, text), *modules], *settings))
+    first = ways.plan()
+    if first.holds:
+        return first
+    other = ways.plan(whole=True)
+    return other if other.holds else first
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """How the training of a notebook may become a function: what stays in the notebook, and what it gives back."""
+
+    notebook: Notebook
+    parted: Notebook
+    """With the cells in two that train and then draw."""
+    planned: Plan
+    planned_of: Callable[[str], Plan]
+    """The plan of another text of the script."""
+
+    def plan(self, whole: bool = False) -> NotebookPlan:
+        """The notebook runs all cells from the first that shows something of a model; or the ``whole`` rest after the
+        training."""
+        parted, of_training = self.parted, self.planned
+        script, origins = self.notebook.script(), self._origins
+        try:
+            after = after_training(parted, self.planned.result().files, whole)
+            seen = parted.script(_hidden(parted, after.stays))
+            if seen != script:
+                of_training = self.planned_of(seen)
+            if of_training.result().blocked and not of_training.config.partial:
+                _check_blocked(parted, of_training, after)
+                return NotebookPlan(self.notebook, of_training, origins=origins)
+            if (home := home_of(of_training.result().files)) is None:
+                return NotebookPlan(self.notebook, self.planned)
+        except NotGathered as why:
+            return NotebookPlan(self.notebook, of_training, origins=origins, refusal=why)
+        found: list[NotebookPlan] = []
+        for loading in (False, True):
+            try:
+                found.append(self._as_function(of_training, seen, home, after, loading))
+            except NotGathered as why:
+                found.append(NotebookPlan(self.notebook, of_training, origins=origins, refusal=why))
+            if found[-1].holds:
+                return found[-1]
+        return found[0]
+
+    @property
+    def _origins(self) -> Callable[[int], int]:
+        script, parts = self.notebook.script(), self.parted.script()
+        return _same_line if parts == script else _origins(script, parts)
+
+    def _as_function(
+        self, of_training: Plan, seen: str, home: NotebookHome, after: After, loading: bool
+    ) -> NotebookPlan:
+        """The plan of the notebook with its training in a function; raises ``NotGathered``."""
+        inside = home if home.name else home._replace(name=NAME, called=True)
+        also: frozenset[int] = frozenset()
+        while True:
+            text = self.notebook.script(
+                self.parted.joined(_gathered(self.parted, of_training, home, after, loading, also))
+            )
+            again = self.planned_of(text)
+            done = again.result()
+            if done.blocked or home_of(done.files) == inside:
+                break
+            numbers = {self.notebook.cells[n].number for n in made_in(self.notebook, done.files[0])}
+            more = {n for n, cell in enumerate(self.parted.cells) if cell.number in numbers and not cell.continued}
+            if more <= also:
+                raise NotGathered(0, "the accelerator would be created outside the training", "Put it in a function")
+            also |= more  # a tracker of an earlier cell: only one process may have it
+        check_functions(self.parted, after, seen, done.files)
+        starts = "" if done.blocked else NAME
+        return NotebookPlan(self.notebook, again, starts, _origins(self.notebook.script(), text))
 
 
 def _same_line(line: int) -> int:
@@ -110,6 +178,12 @@ class NotebookPlan(NamedTuple):
     """For each line of the planned script, the line of the notebook's script that it comes from."""
     refusal: NotGathered | None = None
 
+    @property
+    def holds(self) -> bool:
+        """Whether it changes something, and nothing is in its way."""
+        result = self.result()
+        return bool(result.changed) or not result.blocked
+
     def result(self, declined: Collection[str] = ()) -> Result:
         """Apply the edits, without the groups that the user declined: to the notebook and its modules, or to none of
         them."""
@@ -123,7 +197,7 @@ class NotebookPlan(NamedTuple):
             if result.changed and (self.plan.config.partial or not result.blocked):
                 text = unhidden(file.after.decode())
                 if self.starts:
-                    text = started(self.notebook, text, self.starts)
+                    text = started(self.notebook, text, self.starts, gathered=self.starts == NAME)
                     file = _of_processes(file)
             file = _restored(self.notebook, file, text, self.origins)
         except NotGathered as why:
@@ -133,8 +207,16 @@ class NotebookPlan(NamedTuple):
         return result._replace(files=(file, *modules))
 
 
-def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: After) -> list[str]:
-    """The texts of the cells with the training in a function."""
+def _gathered(
+    notebook: Notebook,
+    planned: Plan,
+    home: NotebookHome,
+    after: After,
+    loading: bool = False,
+    also: Collection[int] = (),
+) -> list[str]:
+    """The texts of the cells with the training in a function; raises ``NotGathered``. ``loading``: the cells that make
+    its loaders stay in the notebook, before it. ``also``: the positions of other cells that belong to it."""
     groups = {change.group for file in planned.result().files for change in file.changes}
     needed = planned.result(groups - {unit.value for unit in EditGroup})
     file = needed.files[0]
@@ -151,17 +233,27 @@ def _gathered(notebook: Notebook, planned: Plan, home: NotebookHome, after: Afte
         "accelerator",
     )
     names = starting(needed.files) if home.name else frozenset[str]()
-    needing, prepared = _needing(notebook, cells, name, names, after.stays)
-    trains = training(needed.files)
-    calling = (n for n, text in enumerate(_hidden(notebook, after.stays)) if used(text) & use(text).reads & trains)
-    return gathered(notebook, sorted({*needing, *calling}), prepared, after, name)
+    changed, prepared = _changed(notebook, cells, name, names, after.stays)
+    trains, before = training(needed.files), _hidden(notebook, after.stays)
+    changed |= {n for n, text in enumerate(before) if used(text) & use(text).reads & trains}.union(also)
+    trackers, modules = of_one_process(planned.result().files[0])
+    prepared |= trackers
+    needing = changed | {n for n, text in enumerate(before) if use(text).binds & prepared}
+    if not needing:
+        raise NotGathered(0, "the training was not found in the cells", "Put it in a function, and call it once")
+    if not loading:
+        return gathered(notebook, sorted(needing), prepared, after, name, modules)
+    data = loading_cells(before, needing, changed, prepared & after.loaders)
+    if not data:
+        raise NotGathered(0, "no cell makes loaders alone", "Make them in a cell of their own")
+    return gathered(notebook, sorted(needing), prepared, after, name, modules, data)
 
 
-def _needing(
+def _changed(
     notebook: Notebook, cells: Sequence[str], name: str, names: Collection[str], after: Collection[int]
-) -> tuple[list[int], frozenset[str]]:
-    """The cells whose top level changes or uses ``names``, and those that create what is prepared; and the names of
-    that. Those ``after`` the training are hidden from the rules."""
+) -> tuple[set[int], frozenset[str]]:
+    """The cells whose top level changes or uses ``names``, and the names of what is prepared. Those ``after`` the
+    training are hidden from the rules."""
     before = _hidden(notebook, after)
     changed: set[int] = set()
     prepared: set[str] = set()
@@ -170,10 +262,7 @@ def _needing(
         prepared |= bound
         if parts != top_level(old, name)[0] or not used(old).isdisjoint(names):
             changed.add(n)
-    changed |= {n for n, old in enumerate(before) if use(old).binds & prepared}
-    if not changed:
-        raise NotGathered(0, "the training was not found in the cells", "Put it in a function, and call it once")
-    return sorted(changed), frozenset(prepared)
+    return changed, frozenset(prepared)
 
 
 def _origins(script: str, other: str) -> Callable[[int], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import symtable
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ _READERS = frozenset(
     "print len sum max min any all sorted enumerate zip range list tuple set dict str float int round repr type".split()
 )
 _CONTAINERS = frozenset("list dict set defaultdict OrderedDict Counter deque".split())
+_PATHS = re.compile(r"\b(sys\.path|chdir|environ)\b")
 
 
 class NotGathered(Exception):
@@ -145,6 +147,21 @@ def uses_of(texts: Sequence[str]) -> list[Use]:
         new = {name: module for _, names in _imports(text) for name, module in names.items()}
         imported |= {name: module for name, module in new.items() if not _assigns(text, name)}
     return uses
+
+
+def imported(texts: Sequence[str], cells: Collection[int]) -> frozenset[str]:
+    """What some cells bind by imports alone, each on a line of its own, which need not be in a function. Where cells
+    change the path of imports, or what these read of the environment, they stay where they are."""
+    if any(_PATHS.search(texts[n]) for n in cells):
+        return frozenset()
+    bound: dict[str, set[str]] = {}
+    for name, module in (pair for text in texts for _, names in _imports(text) for pair in names.items()):
+        bound.setdefault(name, set()).add(module)
+    lines = {n: {line for line, _ in _imports(texts[n])} for n in cells}
+    here = {name for n in cells for _, names in _imports(texts[n]) for name in names}
+    names = frozenset(name for name in here if len(bound[name]) == 1)
+    rests = ("\n".join(line for line in texts[n].split("\n") if line not in lines[n]) for n in cells)
+    return names.difference(*(use(rest).binds for rest in rests))
 
 
 def _imports(text: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -29,6 +29,8 @@ LOOP = (
     "for x in loader:\n    loss = model(x).mean()\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()"
 )
 
+MODEL = "\n".join(BUILD.split("\n")[:2])
+
 COUNT = "num_processes=torch.cuda.device_count() or 1)"
 
 
@@ -305,6 +307,118 @@ def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
     assert "    accelerator.print(history)\n" in _cells(file.after)[4], "the notebook's own list stays empty"
 
 
+PLT = "import matplotlib.pyplot as plt\n" + IMPORTS
+DEVICE_FIRST = f"{IMPORTS}\nimport matplotlib.pyplot as plt\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'"
+ON_DEVICE = BUILD.replace("nn.Linear(1, 1)", "nn.Linear(1, 1).to(device)")
+
+
+@pytest.mark.hazard("U34")
+def test_a_cell_that_needs_only_imports_of_a_cell_that_chooses_the_device_stays_in_the_notebook() -> None:
+    data = "data = torch.arange(8.0).view(8, 1)"
+    shown = "plt.plot(data[0])"
+    build = ON_DEVICE.replace("torch.ones(8, 1)", "data")
+    file = _migrated(DEVICE_FIRST, data, shown, build, LOOP.replace("model(x)", "model(x.to(device))"))
+    cells = _cells(file.after)
+    assert not file.blocked and cells[1:3] == [data, shown]
+    assert cells[0].startswith(f"{IMPORTS}\nimport matplotlib.pyplot as plt\n") and "import" not in cells[4]
+    assert cells[4].endswith(COUNT), "torch is imported in the notebook"
+
+
+def test_imports_stay_in_the_function_where_the_training_changes_their_path() -> None:
+    path = "import sys\nsys.path.append('..')\nimport helpers"
+    cells = _cells(_migrated(IMPORTS, f"{path}\n{BUILD}", LOOP).after)
+    assert "    import sys\n    sys.path.append('..')\n    import helpers\n" in cells[2]
+
+
+LOADING = "loader = DataLoader(torch.arange(8.0).view(8, 1), batch_size=4, shuffle=True)"
+LOOKS = "x = next(iter(loader))\nplt.plot(x)\nplt.show()"
+
+
+@pytest.mark.hazard("U34")
+@pytest.mark.parametrize("device", [False, True], ids=["", "after a cell that chooses the device"])
+def test_what_a_loader_gives_is_shown_before_the_training_which_gets_the_loader(device: bool) -> None:
+    first, build, loop = (DEVICE_FIRST, ON_DEVICE, LOOP.replace("model(x)", "model(x.to(device))"))
+    first, build, loop = (first, build, loop) if device else (PLT, MODEL, LOOP)
+    build = "\n".join(build.split("\n")[:2])
+    count = "for x in loader:\n    print(x.shape)\n    break"
+    file = _migrated(first, LOADING, LOOKS, count, build, loop)
+    cells = _cells(file.after)
+    assert not file.blocked and cells[1:4] == [LOADING, LOOKS, count], [d.message for d in file.diagnoses]
+    assert "def training_function(loader):\n" in cells[5]
+    assert "    model, optimizer, loader = accelerator.prepare(\n" in "\n".join(cells)
+    assert cells[5].endswith(f"\nnotebook_launcher(training_function, (loader,), {COUNT}")
+    again = read_notebook(file.after, Path("nb.ipynb"))
+    assert not plan_notebook(again, (), CATALOGUE, Config()).result().files[0].changed
+
+
+@pytest.mark.parametrize("pinned", ["pin_memory=True", "**options"])
+def test_a_loader_that_may_pin_memory_is_not_shown_before_the_training(pinned: str) -> None:
+    """The notebook would use a GPU by then, and no process could be started."""
+    options = "options = {'pin_memory': True}\n"
+    file = _migrated(PLT, options + LOADING.replace("shuffle=True", pinned), LOOKS, MODEL, LOOP)
+    assert not file.changed and file.blocked
+    file = _migrated(PLT, LOADING.replace("shuffle=True", "pin_memory=False"), LOOKS, MODEL, LOOP)
+    assert file.changed and not file.blocked
+
+
+def test_what_the_training_counts_on_from_an_earlier_cell_is_an_argument() -> None:
+    file = _migrated(PLT, "steps = 0", BUILD, LOOP + "\n    steps += 1", "plt.plot(steps)")
+    cells = _cells(file.after)
+    assert cells[1] == "steps = 0" and "def training_function(steps):\n" in cells[3]
+    assert f"\nsteps = notebook_launcher(training_function, (steps,), {COUNT}" in cells[3]
+
+
+TRACKERS = {
+    "a writer": (
+        "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter('runs')",
+        "writer.add_scalar('loss', loss.item())",
+        "writer.close()",
+    ),
+    "a module": ("import wandb\nwandb.init(project='x')", "wandb.log({'loss': loss.item()})", "wandb.finish()"),
+    "a run": ("import wandb\nrun = wandb.init(project='x')", "run.log({'loss': loss.item()})", "run.finish()"),
+}
+
+
+@pytest.mark.parametrize(("made", "logs", "ends"), TRACKERS.values(), ids=TRACKERS)
+def test_a_tracker_of_an_earlier_cell_is_part_of_the_training(made: str, logs: str, ends: str) -> None:
+    """Made in the notebook, every process would have it; ended there, the run of the training would not end."""
+    file = _migrated(IMPORTS, made, BUILD, f"{LOOP}\n    {logs}", ends)
+    cells = _cells(file.after)
+    assert not file.blocked, [d.message for d in file.diagnoses]
+    assert cells[1].endswith("\n# Moved into training_function() below.")
+    function = cells[4].partition("\n\n\n")[0]
+    assert "if accelerator.is_main_process else" in function and function.endswith(f"\n    {ends}")
+
+
+@pytest.mark.parametrize(("made", "logs", "ends"), TRACKERS.values(), ids=TRACKERS)
+def test_a_tracker_that_is_ended_after_a_picture_of_the_model_is_refused(made: str, logs: str, ends: str) -> None:
+    picture = "plt.plot(model(torch.ones(1, 1)).tolist())"
+    file = _migrated(PLT, made, BUILD, f"{LOOP}\n    {logs}", picture, ends)
+    (found,) = [d for d in file.diagnoses if d.severity.value == "blocked"]
+    assert not file.changed and file.at(found.line) == ":cell 6:1" and "Move this cell before cell 5" in found.remedy
+    file = _migrated(PLT, made, BUILD, f"{LOOP}\n    {logs}", ends, picture)
+    assert file.changed and not file.blocked
+
+
+@pytest.mark.hazard("U34")
+def test_cells_after_the_training_that_cannot_be_part_of_it_are_run_by_the_notebook() -> None:
+    """The picture is one of a function that reads what another cell has found with the model."""
+    find = "found = [x for x in torch.ones(8, 1) if model(x) > 0]"
+    show = "def show(n):\n    plt.plot(found[n])"
+    file = _migrated(PLT, BUILD, LOOP, find, show, "show(0)")
+    cells = _cells(file.after)
+    assert not file.blocked and cells[3:] == [find, show, "show(0)"], [d.message for d in file.diagnoses]
+    assert f"\nmodel = notebook_launcher(training_function, {COUNT}" in cells[2]
+
+
+@pytest.mark.hazard("U34")
+def test_an_evaluation_after_the_training_that_is_not_understood_is_run_by_the_notebook() -> None:
+    seen = "kept = torch.zeros(8, 1)\nfor n, x in enumerate(loader):\n    kept[n * 4 : n * 4 + len(x)] = model(x)"
+    file = _migrated(PLT, LOADING, MODEL, LOOP, f"{seen}\nprint(kept)")
+    cells = _cells(file.after)
+    assert file.changed and not file.blocked and cells[4] == f"{seen}\nprint(kept)"
+
+
 @pytest.mark.hazard("U34")
 def test_raw_pictures_stay_with_the_notebook() -> None:
     raw = "images = torch.arange(4.0).view(2, 2)\nprint(len(images))\nplt.imshow(images)"
@@ -322,7 +436,6 @@ def test_a_function_that_draws_is_known_by_its_name() -> None:
     assert _cells(file.after)[4] == "draw(history)" and "\nhistory = notebook_launcher(" in _cells(file.after)[3]
 
 
-PLT = "import matplotlib.pyplot as plt\n" + IMPORTS
 PREDICT = "loader = DataLoader(torch.ones(4, 1), batch_size=2)\nplt.plot([model(x).item() for x in loader])"
 
 
@@ -404,11 +517,11 @@ def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
 def test_a_star_import_at_the_top_of_a_cell_stays_where_it_is() -> None:
     """Python does not allow it in a function."""
     cells = _cells(_migrated(IMPORTS, f"import os\nfrom math import *\n{BUILD}", f"from cmath import *\n{LOOP}").after)
-    assert cells[1] == "from math import *\n# Moved into training_function() below."
+    assert cells[1] == "import os\nfrom math import *\n# Moved into training_function() below."
     assert cells[2].startswith(
         "from cmath import *\nfrom torchlift.runtime import Accelerator, notebook_launcher\n\n\n"
     )
-    assert "\n\n\ndef training_function():\n    import os\n    model = " in cells[2]
+    assert "\n\n\ndef training_function():\n    model = " in cells[2]
 
 
 NOT_THE_NOTEBOOKS = {
@@ -455,14 +568,13 @@ def test_a_figure_that_is_begun_before_the_training_and_a_function_that_draws_st
         f"{begun}\n{train.replace('model(x)', 'model(x.to(device))')}\nshow(ax, history)\nprint(len(history))",
     )
     cells = _cells(file.after)
-    assert not file.blocked and cells[0].startswith("import matplotlib.pyplot as plt\n")
+    assert not file.blocked and cells[0].startswith(f"{IMPORTS}\nimport matplotlib.pyplot as plt\n")
     assert cells[2] == show
-    assert cells[3].endswith(f"(training_function)\n{begun}\nshow(ax, history)\nprint(len(history))")
+    assert cells[3].endswith(f"(training_function, {COUNT}\n{begun}\nshow(ax, history)\nprint(len(history))")
     assert begun not in cells[3].partition("notebook_launcher(")[0]
 
 
 DATA = "rows = torch.ones(8, 1)\nloader = DataLoader(\n    rows, batch_size=4\n)"
-MODEL = "\n".join(BUILD.split("\n")[:2])
 
 
 def test_a_loader_that_a_cell_shows_something_of_is_made_again() -> None:
@@ -588,8 +700,8 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
         ),
         ((IMPORTS, BUILD, "plt.plot(torch.rand(2))", LOOP), "(plt), but it may draw random numbers between those of"),
         ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: there is a magic between the cells of the training"),
-        ((IMPORTS, "steps = 0", BUILD, LOOP + "\n    steps += 1"), "it uses steps, which cell 2 created"),
-        ((IMPORTS, BUILD, "from math import *", LOOP, "print(model)\nfrom math import *"), "a star import"),
+        ((PLT, BUILD, "steps = 0\nplt.plot(1)", LOOP + "\n    steps += 1"), "it uses steps, which cell 3 created"),
+        ((IMPORTS, BUILD, "from math import *", "print(model)\nfrom math import *", LOOP), "a star import"),
         ((IMPORTS, MAIN, "model = main()"), "main returns model, which stays in the training processes"),
         ((IMPORTS, MAIN, "print(main())"), "main, which trains, is called more than once, or not by a line of its own"),
         ((IMPORTS, MAIN, "main()", "main()"), "is called more than once"),
@@ -779,6 +891,29 @@ def test_what_is_plotted_comes_back_from_two_processes(tmp_path: Path) -> None:
     printed = "".join(o.text for o in notebook.cells[4].outputs if o.output_type == "stream").splitlines()
     assert printed[0] == "1", "one batch for each of two processes"
     assert printed[1].startswith("drawn [") and printed[1].count(".") == 1 and printed[2:] == ["shown"]
+
+
+@pytest.mark.slow
+def test_a_loader_that_the_notebook_shows_first_goes_to_two_processes(tmp_path: Path) -> None:
+    """Each gets its shard of the loader, and the notebook has seen the batch that it showed before."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    (tmp_path / "plt.py").write_text("def plot(values):\n    print('drawn', values)\n\n\ndef show():\n    pass\n")
+    rows = "seen = []\n" + LOOP + "\n    seen.append(len(x))"
+    cells = (
+        "import plt\n" + IMPORTS,
+        LOADING,
+        LOOKS.replace("plot(x)", "plot(len(x))"),
+        MODEL,
+        rows,
+        "print(len(seen))",
+    )
+    text = _migrated(*cells).after.decode().replace("torch.cuda.device_count() or 1", "2")
+    notebook = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = "".join(o.text for cell in notebook.cells for o in cell.outputs if o.output_type == "stream")
+    assert printed.splitlines() == ["drawn 4", "1"], "one batch of two for each process"
 
 
 @pytest.mark.slow
