@@ -112,6 +112,13 @@ def _class_of(unit: Unit, function: FunctionNode) -> Klass | None:
     return next((unit.classes[node] for node in around if node in unit.classes), None)
 
 
+def shared_by(reach: Reach, shared: Mapping[Code, str], code: Code) -> str | None:
+    """Which file outside the program runs some code as well, or makes the objects of which that is a method."""
+    klass = _class_of(reach.unit(code), code) if isinstance(code, (cst.FunctionDef, cst.Lambda)) else None
+    init = klass.method("__init__") if klass is not None else None
+    return shared.get(code) or (shared.get(init.node) if init is not None else None)
+
+
 def derived_from(reach: Reach, klass: Klass) -> set[Klass]:
     """A class, and those of the program that derive from it."""
     return {other for unit in reach.units for other in unit.classes.values() if klass in other.lineage()}

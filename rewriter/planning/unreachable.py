@@ -12,7 +12,7 @@ from ..analysis.dataflow.values import Unit
 from ..facts.effects import Effect, EffectKind, Handle, Received
 from ..facts.module import Form, Gather, Prepare, Save
 from ..findings import Finding, Severity
-from .shared_code import together
+from .shared_code import shared_by, together
 
 _RULES = {EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "downloads", EffectKind.BAR: "progress_bars"}
 Here = Callable[[cst.CSTNode], bool]
@@ -26,8 +26,9 @@ def unreached_backwards(
         code = unit.names.function(call)
         if code not in reach.reachable or method_name(call) != "backward" or here(call):
             continue
-        if code in shared:
-            yield together(call, shared[code], "the function around this backward pass")
+        user = shared_by(reach, shared, code)
+        if user is not None:
+            yield together(call, user, f"the {'function' if code in shared else 'class'} around this backward pass")
             continue
         if code is unit.names.module:
             yield _at_top(call, existing=existing)

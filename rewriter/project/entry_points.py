@@ -397,7 +397,7 @@ def _root(node: ast.expr) -> str | None:
 
 
 def _of_guard(data: bytes) -> set[str]:
-    """The names that a file's ``__main__`` guard mentions."""
+    """The names that a file's ``__main__`` guard mentions; attributes with a dot before them."""
     if not _GUARD.search(data):
         return set()
     try:
@@ -408,6 +408,7 @@ def _of_guard(data: bytes) -> set[str]:
     for statement in tree.body:
         if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
             found.update(n.id for n in ast.walk(statement) if isinstance(n, ast.Name))
+            found.update(f".{n.attr}" for n in ast.walk(statement) if isinstance(n, ast.Attribute))
     return found - {"__name__"}
 
 

@@ -378,6 +378,55 @@ def test_a_script_and_a_module_that_is_a_script_too_are_migrated_together(look: 
     assert own in after["fitting.py"]
 
 
+MOVED = """\
+import torch
+
+
+class Moved:
+    def __init__(self, net, optimizer, device):
+        self.device, self.optimizer = device, optimizer
+        self.net = net.to(device)
+
+    def fit(self, batches):
+        for x in batches:
+            self.optimizer.zero_grad()
+            self.net(x.to(self.device)).square().mean().backward()
+            self.optimizer.step()
+"""
+MOVES = """\
+import torch
+from torch.utils.data import DataLoader
+from rows import rows
+{}
+
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = torch.nn.Linear(8, 2)
+    Moved(net, torch.optim.SGD(net.parameters(), lr=0.1), device).fit(DataLoader(rows, batch_size=4))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_class_that_its_own_file_makes_when_it_is_started_is_migrated_with_that(look: Look) -> None:
+    """Who makes its objects gives them a device, and calls a method of theirs: both are changed along."""
+    start = MOVES.partition("def main():\n")[2].partition("if __name__")[0]
+    own = MOVED.replace(
+        "import torch\n", "import torch\nfrom torch.utils.data import DataLoader\nfrom rows import rows\n"
+    )
+    files = {
+        "train.py": MOVES.format("from moved import Moved\n"),
+        "moved.py": f"{own}\n\nif __name__ == '__main__':\n{start.rstrip()}\n",
+        "rows.py": "rows = []\n",
+    }
+    after = changed(look(files, "train.py"))
+    assert set(after) == {"train.py", "moved.py"}
+    for text in after.values():
+        assert "lr=0.1)" in text and ", accelerator).fit(" in text
+
+
 LOOP = """\
 import torch
 
