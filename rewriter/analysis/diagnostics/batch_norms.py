@@ -10,6 +10,7 @@ from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.constant_values import Text, constants_of
+from ..dataflow.registries import UNNAMED
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, External, Klass, State, Unit, origins
 from ..effects.unused_code import may_run
@@ -75,14 +76,16 @@ def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[c
 
 def _closed(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
     """The calls of a module that build a model, or a part of one, which is trained and whose layers nobody knows."""
-    made = (call for call in unit.names.calls if any(_is_closed(state, one, call) for one in _built(state, call)))
+    built = ((call, one) for call in unit.names.calls for one in _built(state, call))
+    made = dict.fromkeys(call for call, one in built if _is_closed(state, reach, one, call))
     calls = (call for call in made if _is_trained(state, training, call))
     calls = (call for call in calls if not _is_at_rest(state, reach, training, call))
     return state.once((_closed, unit.name), lambda: list(calls))
 
 
-def _is_closed(state: State, model: Origin, call: cst.Call) -> bool:
-    if not model.qualified or state.klass.get(model) is not None:
+def _is_closed(state: State, reach: Reach, model: Origin, call: cst.Call) -> bool:
+    own = state.klass.get(model) is not None or model.qualified in {f"{unit.name}.{UNNAMED}" for unit in reach.units}
+    if not model.qualified or own:  # of the program's own classes each layer is seen, whichever is chosen
         return False
     names = _architectures(state, state.calls[call], model.qualified)
     return any(questions.mixes_rows(name) is None for name in names)

@@ -33,10 +33,11 @@ def handed_loaders(
     for call in unit.names.calls:
         record = state.calls.get(call)
         name = outside_name(record) if record is not None else ""
-        if name in told or not _reads(name) or is_early(call) or reach.function_of(call) not in reach.reachable:
+        if name in told or not _reads(name) or reach.function_of(call) not in reach.reachable:
             continue
-        given = [a.value for a in call.args if not prepared.isdisjoint(origins(state.values.get(a.value), Role.LOADER))]
-        if given and not _goes_on(unit, call):
+        values = (arg.value for arg in call.args)
+        given = [v for v in values if not prepared.isdisjoint(origins(state.values.get(v), Role.LOADER))]
+        if given and not is_early(call) and not _goes_on(unit, call):
             told.add(name)
             yield _finding(unit, call, unit.names.one_line(given[0]))
 

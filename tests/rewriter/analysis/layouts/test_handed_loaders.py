@@ -19,9 +19,19 @@ TOP = "from torch.optim.swa_utils import AveragedModel, update_bn\nfrom measures
         ("more = wrapped(loader)\nfor x, y in more:\n    print(len(loader))", False),
         ("print(len(loader), loader.batch_size)", False),
         ("tracker = Tracker(loader)", False),
+        ("fill()", False),
         ("figure = measure(model, other)\nprint(figure)", False),
     ],
-    ids=["statistics", "a figure", "in a text", "a loader around it", "its length", "an object", "not prepared"],
+    ids=[
+        "statistics",
+        "a figure",
+        "in a text",
+        "a loader around it",
+        "its length",
+        "an object",
+        "nothing",
+        "not prepared",
+    ],
 )
 def test_a_function_that_cannot_be_seen_reads_the_rows_of_one_process(end: str, told: bool, trained: Trained) -> None:
     """Statistics of BatchNorm that were saved, and figures that were printed, were those of 1/N of the rows."""
