@@ -99,8 +99,8 @@ def test_a_handler_that_goes_on(handler: str, named: str) -> None:
         "except (StopIteration, ImportError):\npass",
         "finally:\nprint('done')",
     ],
-    ids="raises_again raises_another exits_with_an_error exits_at_once leaves_a_loop_of_its_own raises_each_way the_person_who_stops_it "
-    "the_end_of_the_data no_handler".split(),
+    ids="raises_again raises_another exits_with_an_error exits_at_once leaves_a_loop_of_its_own "
+    "raises_each_way the_person_who_stops_it the_end_of_the_data no_handler".split(),
 )
 def test_nothing_is_said_where_all_end_or_all_meet_it(handler: str) -> None:
     handler = handler.replace("finally:\n", "finally:\n    ") if handler.startswith("finally") else handler
