@@ -381,12 +381,24 @@ def _in_a_phase(
         names = {part for part in descendants(around.test) if isinstance(part, cst.Name)}
         set_here = any(d in inside for name in names if (b := unit.names.binding(name)) for d in b.definitions)
         body, other = set(descendants(around.body)), set(descendants(around.orelse)) if around.orelse else set()
-        if not set_here and (body.isdisjoint(trained) or other.isdisjoint(trained)):
+        if not set_here and not _counts_turns(around.test) and (body.isdisjoint(trained) or other.isdisjoint(trained)):
             return True
         word = around.test.attr if isinstance(around.test, cst.Attribute) else around.test
         if isinstance(word, cst.Name) and word.value == "requires_grad":
             return True
     return False
+
+
+def _counts_turns(test: cst.BaseExpression) -> bool:
+    """Whether a condition compares numbers: ``epoch > 0`` is a time, and no phase."""
+    for node in descendants(test):
+        parts = node.comparisons if isinstance(node, cst.Comparison) else ()
+        if any(isinstance(p.operator, _ORDERING) or isinstance(p.comparator, cst.Integer) for p in parts):
+            return True
+    return False
+
+
+_ORDERING = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
 
 def _adds_mean(state: State, unit: Unit, layouts: LoopLayouts, node: cst.AugAssign) -> bool:
