@@ -58,7 +58,7 @@ from .layout import (
 )
 from .narrowing import only_tensor
 from .operations import Arguments, applied, collected, elements, losses, made
-from .recursion import Handed
+from .recursion import CalledWith
 
 _NONE: Given = MappingProxyType({})
 _DEEPEST = 16
@@ -446,7 +446,7 @@ class Calls(Expressions):
         self, function: Function, plain: list[Layout], named: dict[str, Layout], method: bool, constants: Given = _NONE
     ) -> Layout:
         node = function.node
-        handed = Handed(node, tuple(plain), named, constants)
+        handed = CalledWith(node, tuple(plain), named, constants)
         known = self._recursion.again(handed)
         if known is not None:
             return known
@@ -468,7 +468,7 @@ class Calls(Expressions):
         if self._recursion.unanswered == waited:
             self._returned[-1].append(layout)
 
-    def _gone_through(self, function: Function, handed: Handed, method: bool) -> Layout | None:
+    def _gone_through(self, function: Function, handed: CalledWith, method: bool) -> Layout | None:
         """What a function gives, gone through once; None where all that it returns waits for calls of itself."""
         node, unit, plain, named = function.node, function.unit, handed.plain, handed.named
         waited = self._recursion.unanswered

@@ -21,7 +21,7 @@ _FRAMES = 5
 
 
 @dataclass(frozen=True)
-class Handed:
+class CalledWith:
     """A function and what a call gives to it."""
 
     node: FunctionNode
@@ -32,7 +32,7 @@ class Handed:
 
 @dataclass
 class _Running:
-    handed: Handed
+    handed: CalledWith
     result: Layout | None = None
     met: bool = False
 
@@ -45,7 +45,7 @@ class Recursion:
     unanswered: int = 0
     """How often a call of itself was met of which nothing was known yet."""
 
-    def again(self, handed: Handed) -> Layout | None:
+    def again(self, handed: CalledWith) -> Layout | None:
         """What a call gives that is the same as one that is gone through; None where there is none."""
         for one in self.running:
             if one.handed == handed:
@@ -58,7 +58,7 @@ class Recursion:
         """Whether a function has called itself too often, each time with other arguments."""
         return sum(one.handed.node is node for one in self.running) >= _FRAMES
 
-    def settled(self, handed: Handed, run: Callable[[], Layout | None]) -> Layout | None:
+    def settled(self, handed: CalledWith, run: Callable[[], Layout | None]) -> Layout | None:
         """What a function gives, run until that stays the same; None where it does not, or only calls itself."""
         one = _Running(handed)
         self.running.append(one)
