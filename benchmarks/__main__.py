@@ -8,7 +8,18 @@ from importlib import import_module
 from . import report
 from .measure import RESULTS, ROOT, keep, show
 
-ALL = ("rewriter", "runtime_import", "launch", "step", "training", "memory", "evaluation", "together", "gpu")
+ALL = (
+    "rewriter",
+    "runtime_import",
+    "launch",
+    "step",
+    "training",
+    "memory",
+    "sharding",
+    "evaluation",
+    "together",
+    "gpu",
+)
 
 
 def main(names: list[str]) -> int:

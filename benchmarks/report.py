@@ -9,7 +9,18 @@ from typing import Any
 
 from .measure import RESULTS, ROOT
 
-PARTS = ("training", "memory", "evaluation", "step", "together", "gpu", "launch", "runtime_import", "rewriter")
+PARTS = (
+    "training",
+    "memory",
+    "sharding",
+    "evaluation",
+    "step",
+    "together",
+    "gpu",
+    "launch",
+    "runtime_import",
+    "rewriter",
+)
 COLOURS = {"torchlift": "#1f77b4", "raw torch": "#7f7f7f", "accelerate": "#ff7f0e", "fabric": "#9467bd"}
 MOST = 5.0
 """Bars end here; longer ones say how long they are."""

@@ -92,6 +92,12 @@ class ShardedModels:
         )
         if scaler is not None:
             unscale_apart(scaler)
+        elif getattr(self._settings.sharding.mixed_precision_policy, "param_dtype", None) is torch.float16:
+            log.warning(
+                "mixed_precision_policy lets %s compute in fp16, and nothing scales its loss: small gradients become "
+                'zeros. Use Accelerator(mixed_precision="fp16"), which scales, or "bf16".',
+                type(model).__name__,
+            )
         own = type(model)
         engine = shard(model, how)
         if extend(model, engine, ShardedFront):

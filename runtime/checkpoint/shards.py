@@ -125,6 +125,8 @@ def replace_files(folder: Path, layout: WeightFileNames, write: Callable[[Path],
     temporary = Path(tempfile.mkdtemp(prefix=".weights.", dir=folder))
     try:
         names = write(temporary)
+        if len(names) > 1:  # without an index nobody takes new files and old ones together
+            (folder / layout.index).unlink(missing_ok=True)
         for name in names:
             (temporary / name).replace(folder / name)
     finally:

@@ -54,7 +54,7 @@ def precision_policy(asked: Any) -> MixedPrecisionPolicy:
     from torch.distributed.fsdp import MixedPrecision, MixedPrecisionPolicy
 
     if isinstance(asked, MixedPrecisionPolicy):
-        return asked
+        return _that_adds(asked)
     if isinstance(asked, MixedPrecision):
         return MixedPrecisionPolicy(**_of_first_version(asked))
     if isinstance(asked, Mapping):
@@ -73,6 +73,16 @@ def precision_policy(asked: Any) -> MixedPrecisionPolicy:
     if asked not in _TYPES.values():
         raise UnknownWordError("mixed_precision_policy", asked, [str(one) for one in dict.fromkeys(_TYPES.values())])
     return MixedPrecisionPolicy(param_dtype=asked, **_full())
+
+
+def _that_adds(policy: MixedPrecisionPolicy) -> MixedPrecisionPolicy:
+    kind = policy.reduce_dtype
+    if kind is not None and not (kind.is_floating_point and kind.itemsize > 1):
+        raise ConfigError(
+            f"mixed_precision_policy has reduce_dtype={kind}: gradients cannot be added in it. Use torch.float32, or "
+            "torch.bfloat16."
+        )
+    return policy
 
 
 def _full() -> dict[str, Any]:

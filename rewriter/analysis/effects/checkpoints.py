@@ -112,7 +112,7 @@ def plain_models(
         wanted: cst.BaseExpression | None = None
         if method_name(call) in ("state_dict", "load_state_dict", "save_pretrained"):
             wanted = call.func.value if isinstance(call.func, cst.Attribute) else None
-        elif outside_name(record) in _EXPORTS or shows_model(outside_name(record)) or method_name(call) == "add_graph":
+        elif exports(record) or shows_model(outside_name(record)):
             wanted = call.args[0].value if call.args and not call.args[0].star else None
         if isinstance(wanted, cst.Call):
             continue  # unwrapped already, or made on the way
@@ -132,6 +132,11 @@ def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: 
 
 
 _EXPORTS = frozenset("torch.onnx.export torch.jit.script torch.jit.trace torch.export.export pickle.dump".split())
+
+
+def exports(record: CallRecord) -> bool:
+    """Whether a call makes a program of a model, or a file of it as an object: its first argument."""
+    return outside_name(record) in _EXPORTS or method_name(record.node) == "add_graph"
 
 
 def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Load]:

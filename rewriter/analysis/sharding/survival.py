@@ -18,6 +18,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Klass, State, Unit, origins
 from ..devices.use_before_prepare import Stands
+from ..effects.checkpoints import exports
 from ..syntax.definitions import nodes_behind
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
@@ -75,6 +76,13 @@ def _of_call(weights: ShardedWeights, unit: Unit, record: CallRecord, training: 
             f"`{text(unit, call.args[0].value)}` is saved as an object, which raises an error with sharded weights: "
             "each process has a part of them",
             "save its state dict: accelerator.save(accelerator.get_state_dict(model), path)",
+        )
+    if exports(record) and call.args and weights.models(unit, call.args[0].value):
+        yield _found(
+            call,
+            f"`{text(unit, call.func)}` follows a model, or stores it as an object, which raises an error with sharded "
+            "weights",
+            "do this before accelerator.prepare, or with a plain model that loads accelerator.get_state_dict(model)",
         )
     if name == "builtins.zip":
         yield from _mixed(weights, unit, call)
@@ -202,7 +210,8 @@ def _penalty(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterato
             node,
             "this loss has a term of the weights themselves. With sharded weights it cannot be added to the loss of "
             "the batch: the backward pass raises an error",
-            "compute the term in the forward pass of the model; for a squared norm use the optimizer's weight_decay",
+            "for a squared norm use the optimizer's weight_decay; any other term can be a loss of its own, with a "
+            "backward pass of its own",
         )
         return
 

@@ -200,6 +200,12 @@ def test_gradients_are_added_in_fp32_unless_a_type_is_given():
     assert plugin.mixed_precision_policy == wanted
 
 
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.int32])
+def test_a_type_in_which_gradients_cannot_be_added(kind):
+    with pytest.raises(ConfigError, match=r"reduce_dtype=torch\.\w+: gradients cannot be added in it"):
+        Plugin(mixed_precision_policy=MixedPrecisionPolicy(reduce_dtype=kind))
+
+
 def test_transformers_is_told_who_reads_weights(plugin):
     enable_fsdp_ram_efficient_loading()
     assert Plugin().cpu_ram_efficient_loading is True

@@ -73,6 +73,7 @@ NOTHING = {
     "shared before prepare": {"built": "model.head.weight = model.encoder.weight"},
     "an index of the list of parameters": {"end": "first = list(model.parameters())[0]"},
     "a copy of other things": {"end": "kept = copy.deepcopy({'a': 1})"},
+    "a model that is traced before": {"built": "torch.jit.trace(model, data[0])"},
     "the state dict": {"end": "torch.save(model.state_dict(), 'm.pt')"},
     "another optimizer": {"optimizer": "torch.optim.AdamW(model.parameters())"},
     "a loss of the outputs": {"penalty": " + 0.1 * model(x).pow(2).mean()"},
@@ -120,6 +121,14 @@ TOLD = {
         "`ema.parameters()` are whole on each",
     ),
     "the model as an object": ({"end": "torch.save(model, 'm.pt')"}, "`model` is saved as an object"),
+    "a model that is traced": ({"end": "torch.jit.trace(model, data[0])"}, "`torch.jit.trace` follows a model"),
+    "a picture of a model": (
+        {
+            "built": "from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter()",
+            "end": "w.add_graph(model, x)",
+        },
+        "add_graph` follows a model",
+    ),
     "a part called by itself": ({"end": "codes = model.encoder(data[0])"}, "`model.encoder` is a part of a model"),
     "shared afterwards": (
         {"step": "model.head.weight = model.encoder.weight"},
