@@ -336,9 +336,12 @@ def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
 
 def _is_open(state: State, given: cst.BaseExpression) -> bool:
     """Whether nothing is known of the device that a call gives: ``torch.device(config.get("device"))``."""
-    if not isinstance(given, cst.Call) or origins(state.values.get(given)) or outside_name(state.calls[given]) == "int":
+    if not isinstance(given, cst.Call) or outside_name(state.calls[given]) == "int":
         return False
     place = {"get": 1, "getattr": 2}.get(method_name(given), len(given.args))
+    otherwise = [arg.value for arg in given.args[place:]]
+    if any(origin.node not in otherwise for origin in origins(state.values.get(given))):
+        return False
     asked = [given.func, *(arg.value for arg in given.args[:place])]  # what is taken where nothing is given, apart
     words = (n.evaluated_value for part in asked for n in descendants(part) if isinstance(n, cst.SimpleString))
     return not any(str(word).startswith(("cuda", "mps", "xpu")) for word in words)

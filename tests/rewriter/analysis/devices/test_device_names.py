@@ -138,3 +138,34 @@ def test_a_device_of_the_code_before_the_choice_stays_what_it_is(second: str, ma
     assert f"accelerator = {made}\n" in after
     kept = 'device = "cpu"' in after and "torch.randn(8).to(device)" in after
     assert kept is ('torch.device("cpu")' not in second)
+
+
+KEPT = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+args = parser.parse_args()
+config = {"device": args.device, "rate": 0.1}
+class Trainer:
+    def __init__(self, config):
+        self.device = torch.device(config.get("device", "cuda"))
+        self.model = torch.nn.Linear(4, 4).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=config["rate"])
+        self.loader = DataLoader(data, batch_size=8)
+    def train(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(self.model(x.to(self.device)), y.to(self.device))
+            loss.backward()
+            self.optimizer.step()
+Trainer(config).train()
+"""
+
+
+def test_a_setting_with_a_device_to_fall_back_on_is_asked_for_the_cpu() -> None:
+    """`--device cpu` would train on the GPU: the dict that holds it was not asked any more."""
+    file = migrate([decode(KEPT.encode(), Path("train.py"))], CATALOGUE, Config()).files[0]
+    assert 'Accelerator(cpu=torch.device(config.get("device", "cuda")).type == "cpu")\n' in file.after.decode()
+    assert [finding.id for finding in file.diagnoses] == []
