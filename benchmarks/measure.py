@@ -83,18 +83,19 @@ def in_turn(commands: Mapping[str, Sequence[str]], folder: Path, rounds: int) ->
     }
 
 
-def processes(call: str, count: int) -> Any:
+def processes(call: str, count: int, cpu: bool = True) -> Any:
     """
-    What the first of some processes that know one another prints as JSON. Each computes on the CPU, with one thread.
+    What the first of some processes that know one another prints as JSON. Each computes with one thread.
 
     Args:
         call: what they run, as `module.function(...)` of this package.
         count: how many.
+        cpu: on the CPU, also where there is something better.
 
     Raises:
         RuntimeError: one of them failed; with what they wrote.
     """
-    own = {"TORCHLIFT_CPU": "1", "ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
+    own = {"OMP_NUM_THREADS": "1", **({"TORCHLIFT_CPU": "1", "ACCELERATE_USE_CPU": "1"} if cpu else {})}
     if count > 1:
         own |= {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(get_free_port())}
         own |= {"TORCHELASTIC_RUN_ID": "benchmark", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": str(count)}  # for Fabric

@@ -50,7 +50,7 @@ def model_of(layers: int = 8, width: int = 512, words: int = 1024) -> Any:
 
 def tiny() -> Any:
     """What has been imported and set up for it is no memory of training."""
-    return model_of(1, 8, 4)
+    return model_of(1, 8, 64)
 
 
 def sharded(who: str, model: Any) -> tuple[Any, Any, Callable[[Any], Any], Callable[[Any], Any]]:
@@ -129,6 +129,7 @@ def memory(who: str) -> None:
 
     torch.set_num_threads(1)
     kept = sharded(who, tiny())
+    step_with(*kept[:3])()
     before = _reset_peak()
     torch.manual_seed(0)
     model, optimizer, backward, _ = sharded(who, model_of())
@@ -164,6 +165,83 @@ def state(who: str) -> None:
         largest = max(value.nbytes for value in full.values())
         found = {"size": size, "largest": largest, "first": more[0].item(), "other": more[1].item(), "seconds": taken}
         print(json.dumps(found))
+
+
+def large_steps(layers: int = 20, width: int = 2048, words: int = 32_000, length: int = 512, count: int = 12) -> None:
+    """One of the processes: steps of a large model in bf16, with activations computed again; one text for each."""
+    import torch
+    import torch.distributed as dist
+
+    from torchlift.runtime import Accelerator, FullyShardedDataParallelPlugin
+
+    plugin = FullyShardedDataParallelPlugin(
+        transformer_cls_names_to_wrap=["TransformerEncoderLayer"], activation_checkpointing=True
+    )
+    accelerator = Accelerator(mixed_precision="bf16", fsdp_plugin=plugin)
+    found: dict[str, dict[str, float]] = {}
+    on_gpu = accelerator.device.type == "cuda"
+    for who in WHO:
+        model = model_of(layers, width, words)
+        if who == "raw torch":
+            model = _as_by_hand(model.to(accelerator.device), accelerator.torch_device_mesh)
+            optimizer, backward = torch.optim.AdamW(model.parameters(), lr=1e-5), torch.Tensor.backward
+        else:
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+            model, optimizer = accelerator.prepare(model, optimizer)
+            backward = accelerator.backward
+        x = torch.arange(length, device=accelerator.device)[None] % words
+        times = []
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        for _ in range(count):
+            dist.barrier()
+            start = time.perf_counter()
+            optimizer.zero_grad()
+            backward(model(x).float().square().mean())
+            optimizer.step()
+            if on_gpu:
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+        peak = torch.cuda.max_memory_allocated() if on_gpu else _peak()
+        found[who] = {"seconds": sorted(times)[count // 2], "peak": peak}
+        del model, optimizer, backward
+        accelerator.free_memory()
+    if dist.get_rank() == 0:
+        print(json.dumps(found))
+
+
+def _as_by_hand(model: Any, mesh: Any) -> Any:
+    import torch
+    from torch.distributed._composable import checkpoint
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in model.layers:
+        checkpoint(layer)
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+    return model
+
+
+def rows_of_gpus() -> list[Row]:
+    """A model of 1.1 billion parameters on all GPUs of this machine; nothing where there are not several."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if count < 2:
+        return []
+    found = processes("sharding.large_steps()", count, cpu=False)
+    mine, other = (found[who] for who in WHO)
+    return [
+        Row(
+            f"sharded: a step of 1.1 billion parameters in bf16, {count} GPUs",
+            f"{mine['seconds'] * 1e3:.0f} ms; {mine['seconds'] / other['seconds']:.3f} x plain fully_shard; "
+            f"{mine['peak'] / 2**30:.2f} GiB; {mine['peak'] / other['peak']:.3f} x",
+            f"<= {LIMIT:g} x plain fully_shard, both",
+            mine["seconds"] <= LIMIT * other["seconds"] and mine["peak"] <= LIMIT * other["peak"],
+            {who: found[who]["seconds"] for who in WHO},
+        )
+    ]
 
 
 def _peak() -> int:
@@ -249,4 +327,4 @@ def rows() -> list[Row]:
     rounds = [processes(f"sharding.steps({turn})", 2) for turn in range(ROUNDS)]
     held = {who: processes(f"sharding.memory({who!r})", 2) for who in WHO}
     states = {who: processes(f"sharding.state({who!r})", 2) for who in WHO}
-    return [row_of_steps(rounds), *rows_of_memory(held), row_of_state(states)]
+    return [row_of_steps(rounds), *rows_of_memory(held), row_of_state(states), *rows_of_gpus()]
