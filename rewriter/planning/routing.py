@@ -65,7 +65,7 @@ class Router:
         device, in a program that saves after it.
         """
         way = self._from(self._lowest(needs, anchor, prepares), needs)
-        lacking = self._lacking(way, needs, essential)
+        lacking = self.lacking(way, needs, essential)
         if way.code is None or not lacking:
             return way
         wanted = {**needs, **dict.fromkeys(self.homes.stamps)}
@@ -79,7 +79,7 @@ class Router:
         finders += map(above, self.reach.above(way.code)[1:])
         for find in finders:
             higher = self._from(find(way), needs)
-            left = self._lacking(higher, needs, essential)
+            left = self.lacking(higher, needs, essential)
             rank = (len(left), sum(code not in higher.reaches | higher.behind for code in needs))
             kept = {code for code in way.reaches if code in essential and code not in self.guards}
             if higher.home is not None and left < lacking and kept <= higher.reaches and rank < fewest:
@@ -90,7 +90,7 @@ class Router:
             found.given_back = self.homes.given_back(way)
         return found
 
-    def _lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
+    def lacking(self, way: Way, needs: Iterable[Code], essential: Container[Code]) -> set[tuple[Code, str]]:
         """The code that must have the accelerator, or run after it is created, and does not."""
         needs = [code for code in needs if code not in self.guards or code not in way.behind]
         without = {(code, "has") for code in needs if code in essential and code not in way.reaches}

@@ -187,6 +187,21 @@ class SettledWay:
     # The way ----------------------------------------------------------------------------------------------------------
 
     def _way(self) -> Way:
+        if self.program.existing is not None:
+            return existing_way(self.program)
+        way, lacking = self._routed(spares=False)
+        if not lacking:
+            return way
+        other, left = self._routed(spares=True)
+        return other if left < lacking else way
+
+    def _routed(self, *, spares: bool) -> tuple[Way, int]:
+        """
+        The way to all that needs the accelerator, and how much that must have it is left without.
+
+        Args:
+            spares: what moves to the current device, `noise.cuda()`, can do without it.
+        """
         program, settings, holders = self.program, self.program.settings, self.program.holders
         needs: dict[Code, None] = {}
         essential: dict[Code, None] = {}
@@ -197,12 +212,10 @@ class SettledWay:
                 needs[code] = None
                 marked.add(node)
             optional: set[cst.CSTNode] = {e.node for e in part.effects if e.kind is not EffectKind.WRITE}
-            optional.update(p.node for p in part.placements if _goes_to_current(p))
+            optional.update(p.node for p in part.placements if spares and _goes_to_current(p))
             essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
             own.update(dict.fromkeys(code for code, node in part.needs(set(part.guards()))))
         devices = [(u, n) for u, n in program.devices if n.binding not in settings.constants.bindings]
-        if program.existing is not None:
-            return existing_way(program)
         for code in (owner(name) for _, name in devices):
             if not self._is_replaced(code):
                 needs[code] = own[code] = None
@@ -244,7 +257,8 @@ class SettledWay:
         first = self.reach.function_of(program.training.backwards[0].node) if marked else None
         prepares = [prepare for _, prepare in self.plan.prepares]
         router = Router(homes, program.shared, keepers, program.optional, guards)
-        return router.route(needs, essential, self.plan.code or first, prepares)
+        way = router.route(needs, essential, self.plan.code or first, prepares)
+        return way, len(router.lacking(way, needs, essential))
 
     def _is_replaced(self, code: Code) -> bool:
         """Whether what calls a function is the device that objects keep: the accelerator's takes the place of each."""
