@@ -890,7 +890,7 @@ def test_a_mean_that_is_weighed_is_not_told_to_be(weight: str, count: str, remed
     assert [remedy in one.remedy for one in found] == [True]
 
 
-COLLECTED = """\
+COLLECTED_APART = """\
 import numpy as np
 import matplotlib.pyplot as plt
 def answer(x):
@@ -918,6 +918,6 @@ def test_what_a_function_gives_is_collected_in_the_statement_that_calls_it(
     host: str, empty: str, joined: str, part: str, trained: Trained
 ) -> None:
     """A plot of one process's rows: nothing is read after the forward pass, but what grows in it is read in the end."""
-    text, findings = trained(end=COLLECTED.format(host=host, empty=empty, joined=joined, part=part))
+    text, findings = trained(end=COLLECTED_APART.format(host=host, empty=empty, joined=joined, part=part))
     assert "gather" not in text and findings == ["prepare"]
     assert "accelerator.prepare(\n    model, optimizer, loader\n)" in text
