@@ -97,7 +97,7 @@ BROUGHT = {
         "with PartialState().main_process_first():\n",
     ),
     "a file": (
-        "from urllib.request import urlretrieve; urlretrieve('http://host/c', 'c')",
+        "from urllib.request import urlretrieve; urlretrieve(url, 'c')",
         "PartialState().wait_for_everyone()\n",
     ),
 }
