@@ -127,6 +127,7 @@ def test_the_first_failure_ends_the_job(script):
     assert time.monotonic() - begin < 300
 
 
+@pytest.mark.slow
 def test_a_traceback_is_shown_and_a_stubborn_process_is_ended(script):
     path = script("""
 import signal

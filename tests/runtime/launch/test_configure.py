@@ -191,6 +191,7 @@ def test_env():
         assert words in done.output
 
 
+@pytest.mark.slow
 def test_the_self_test():
     done = subprocess.run([*COMMAND, "test", "--cpu"], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr

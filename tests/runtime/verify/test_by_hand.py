@@ -72,6 +72,7 @@ def test_another_number_of_processes_is_nothing_to_compare_with(tmp_path: Path, 
     assert seen.of("weights", 1)["detail"] == "the original starts 2 processes here instead of 1"
 
 
+@pytest.mark.slow
 def test_what_needs_accelerators_is_not_blamed_on_the_migration(tmp_path: Path, verify: Callable[..., Any]) -> None:
     before, after = _torchrun(tmp_path)
     _edited(before, '"nccl" if use_cuda else "gloo"', '"nccl"')
@@ -98,6 +99,7 @@ HANGS = {
 @pytest.mark.parametrize(
     "where", [pytest.param(name, marks=pytest.mark.slow if "without" in name else ()) for name in HANGS]
 )
+@pytest.mark.slow
 def test_a_process_that_does_not_end_has_trained(where: str, tmp_path: Path, verify: Callable[..., Any]) -> None:
     before, after = _torchrun(tmp_path)
     text, more = HANGS[where]
@@ -121,6 +123,7 @@ def test_a_migrated_script_that_does_not_end_is_broken(tmp_path: Path, verify: C
     assert seen.of("runs")["detail"].startswith("it was ended: its training is over, but its processes do not end")
 
 
+@pytest.mark.slow
 def test_a_port_that_something_else_holds_is_not_asked_for(tmp_path: Path, verify: Callable[..., Any]) -> None:
     before, after = _torchrun(tmp_path)
     with socket.socket() as holds:
@@ -138,6 +141,7 @@ def test_a_port_that_something_else_holds_is_not_asked_for(tmp_path: Path, verif
         assert (seen.status, seen.broken(), seen.untestable()) == (0, {}, set()), seen.errors
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_waited_for(identity: Callable[..., Any]) -> None:
     """Here it is the other run that holds it: both go on at the same time."""
     listens = "import socket\nown = socket.socket()\nown.bind(('127.0.0.1', {port}))\nown.listen()\ntime.sleep(2)\n"

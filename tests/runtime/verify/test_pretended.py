@@ -83,6 +83,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_the_errors_are_those_of_an_accelerator(tmp_path: Path) -> None:
     script = BEGIN + f"REFUSED, ALLOWED = {REFUSED!r}, {ALLOWED!r}\n" + dedent(EACH) + TRAINING
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)

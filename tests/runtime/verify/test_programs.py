@@ -104,6 +104,7 @@ def outcomes(verdict: dict[str, Any], outcome: str) -> dict[str, str]:
     return {p["id"]: p["detail"] for p in verdict["promises"] if p["outcome"] == outcome}
 
 
+@pytest.mark.slow
 def test_a_package_with_two_changed_files(tmp_path: Path) -> None:
     write(tmp_path / "pkg", {"__init__.py": "", **before("")})
     texts = {f"pkg/{name}": text for name, text in after("").items()}

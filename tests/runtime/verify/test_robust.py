@@ -216,6 +216,7 @@ def test_what_varies_by_itself_is_not_blamed(identity: Identity) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_asked_to_end_it_cleans_up(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     (tmp_path / "train.py").write_text("import time\nopen('begun', 'w').close()\ntime.sleep(900)\n")
