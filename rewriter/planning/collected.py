@@ -283,7 +283,7 @@ class Collected:
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
         self.findings.extend(handed_loaders(state, self.unit, reach, equality.shared, self.before_prepare))
         path = self.program.gradient_path
-        self.findings.extend(batch_numbers(state, self.unit, training, path, equality.shared, self.gathers))
+        self.findings.extend(batch_numbers(reach, self.unit, training, path, equality.shared, self.gathers))
         if self.program.config.tells:
             self.behaviour = tuple(story(state, self.unit, reach, training, equality, self.gathers))
         if self.program.config.keep_global_batch:

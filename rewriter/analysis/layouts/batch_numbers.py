@@ -16,6 +16,7 @@ from ...facts.roles import Role
 from ...facts.torch_api.kinds.tensors import AlongDim, Reshape
 from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
+from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
 from ..dataflow.values import State, Unit, origins
@@ -31,7 +32,7 @@ from .loop_layouts import LoopLayouts, layouts_of
 
 
 def batch_numbers(
-    state: State,
+    reach: Reach,
     unit: Unit,
     training: Training,
     path: GradientPath,
@@ -42,15 +43,15 @@ def batch_numbers(
     The places of tables that the loops of a module over shared loaders compute from the number of the batch.
 
     Args:
-        state, unit, training: the solved program, a module, what the program trains.
+        reach, unit, training: the solved program, a module, what the program trains.
         path: what its backward passes flow through.
         shared: the loops whose loaders are prepared.
         gathers: what makes values of the module those of all processes: joined rows are counted in their order.
     """
-    made = list(gathers)
+    made, state = list(gathers), reach.state
     for loop in state.loaders:
         if loop in shared and isinstance(loop, cst.For) and loop in unit.names.parents:
-            numbered = _NumberedLoop(state, unit, loop, path, Joined(state, unit, loop, made))
+            numbered = _NumberedLoop(state, unit, loop, path, Joined(reach, unit, loop, made))
             if numbered.counters or numbered.sums:
                 yield from numbered.found(trains=loop in training.train_loops)
 

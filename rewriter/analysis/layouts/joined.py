@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import libcst as cst
 
 from ...facts.module import Form, Gather, Side
-from ..dataflow.values import State, Unit
+from ..dataflow.call_graph import Reach
+from ..dataflow.values import Instance, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
@@ -19,14 +20,14 @@ class Joined:
     What is computed from what a loop gathers or reduces.
 
     Args:
-        state: the solved program.
+        reach: of the solved program.
         unit: the module of the loop.
         loop: over batches.
         gathers: of the module.
     """
 
-    def __init__(self, state: State, unit: Unit, loop: cst.CSTNode, gathers: Iterable[Gather]) -> None:
-        self.unit = unit
+    def __init__(self, reach: Reach, unit: Unit, loop: cst.CSTNode, gathers: Iterable[Gather]) -> None:
+        self.reach, self.unit = reach, unit
         inside = set(descendants(loop))
         self._whole = set[cst.CSTNode]()
         self._names: dict[str, list[int]] = {}
@@ -40,7 +41,7 @@ class Joined:
                     self._names.setdefault(name, []).append(place)
         self.kept: dict[Binding, list[Total]] = {}
         """What the loop collects, by the variables that hold it."""
-        for total in collecting(state, unit, descendants(loop)):
+        for total in collecting(reach.state, unit, descendants(loop)):
             root = root_of(total.place)
             binding = unit.names.binding(root) if root is not None else None
             if binding is not None:
@@ -52,20 +53,40 @@ class Joined:
 
     def holds(self, name: cst.Name) -> bool:
         """Whether a figure is made of what the loop gathers, or reduces, in some steps."""
-        pending, seen = [name], set[Binding]()
+        pending, seen, met = [name], set[Binding](), set[cst.CSTNode]()
         while pending:
             read = pending.pop()
             if read in self._whole or any(at < self.unit.names.order(read) for at in self._names.get(read.value, ())):
                 return True
             binding = self.unit.names.binding(read)
-            if binding is not None and binding not in seen:
-                seen.add(binding)
-                collected = [total for total in self.kept.get(binding, ()) if read not in set(descendants(total.node))]
-                if any(self.joins(total.node) for total in collected):
-                    return True
-                values = [*bindings_value(self.unit.names, binding), *(v for t in collected for v in t.value)]
-                pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
+            if binding is None:
+                continue
+            collected = [total for total in self.kept.get(binding, ()) if self._reads(read, total)]
+            if any(self.joins(total.node) for total in collected):
+                return True
+            values = [value for total in collected if total.node not in met for value in total.value]
+            values += [] if binding in seen else bindings_value(self.unit.names, binding)
+            seen.add(binding)
+            met.update(total.node for total in collected)
+            pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
         return False
+
+    def _reads(self, name: cst.Name, total: Total) -> bool:
+        """Whether the read of a variable reads what a statement collects there: ``self.criterion(out)`` does not read
+        ``self.history``, but for a method or a property that names it."""
+        if name in set(descendants(total.node)):
+            return False
+        parents, root = self.unit.names.parents, root_of(total.place)
+        kept = parents.get(root) if root is not None and root is not total.place else None
+        taken = parents.get(name)
+        if not isinstance(kept, cst.Attribute) or not isinstance(taken, cst.Attribute) or taken.value is not name:
+            return True
+        state, slot = self.reach.state, self.reach.state.values.get(name)
+        things = slot.things if slot is not None else ()
+        klasses = (t.klass if isinstance(t, Instance) else state.klass.get(t) for t in things)
+        methods = [method for klass in klasses if klass and (method := klass.method(taken.attr.value)) is not None]
+        runs = (part for method in methods for part in self.reach.runs(method.node.body, method.unit))
+        return any(isinstance(n, cst.Attribute) and n.attr.value == kept.attr.value for n in (taken, *runs))
 
 
 def root_of(place: cst.CSTNode) -> cst.Name | None:

@@ -94,7 +94,7 @@ def _loops(
     made = list(gathers)
     for loop in reach.state.loaders if made else ():
         if loop in shared and isinstance(loop, cst.For) and loop in unit.names.parents:
-            yield _CountingLoop(reach, unit, loop, Joined(reach.state, unit, loop, made))
+            yield _CountingLoop(reach, unit, loop, Joined(reach, unit, loop, made))
 
 
 def _text(unit: Unit, node: cst.BaseExpression) -> str:

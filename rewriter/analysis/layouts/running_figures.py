@@ -64,7 +64,7 @@ class _FiguresOf:
         self.state, self.reach, self.unit, self.training, self.loop = state, reach, unit, training, loop
         self.inside = set(descendants(loop))
         self.layouts = layouts_of(state).loop(unit, loop) if isinstance(loop, cst.For) else None
-        self.joined = Joined(state, unit, loop, gathers)
+        self.joined = Joined(reach, unit, loop, gathers)
         self.shown = [name for name in shown if not self.joined.holds(name)]
         self.collected: list[Total] = []
 

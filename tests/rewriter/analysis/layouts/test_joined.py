@@ -1,0 +1,73 @@
+"""What a training loop has of all processes: other attributes of the object that keeps it are of one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+TRAINER = """\
+import torch
+
+
+class Trainer:
+    def __init__(self):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.inputs = torch.randn(37, 6)
+        self.model = torch.nn.Linear(6, 1).to(self.device)
+        self.criterion = torch.nn.MSELoss()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.history = []
+
+    def difference(self, x):
+        return self.criterion(self.model(x), x[:, :1])
+
+    def mean(self):
+        return sum(self.history) / len(self.history)
+
+    @property
+    def latest(self):
+        return self.history[-1]
+
+    def epoch(self):
+        order = torch.randperm(37)
+        for start in range(0, 37, 8):
+            x = self.inputs[order[start : start + 8]].to(self.device)
+            loss = {loss}
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.history.append(loss.item())
+            figure = {figure}
+        print("last", figure)
+
+
+trainer = Trainer()
+for epoch in range(3):
+    trainer.epoch()
+print(trainer.history[-1])
+"""
+
+
+@pytest.mark.hazard("E6")
+@pytest.mark.parametrize(
+    ("loss", "figure", "names"),
+    [
+        ("self.criterion(self.model(x), x[:, :1])", "loss.item()", ["figure"]),
+        ("self.difference(x)", "loss.item()", ["figure"]),
+        ("self.difference(x)", "self.history[-1]", []),
+        ("self.difference(x)", "self.mean()", []),
+        ("self.difference(x)", "self.latest", []),
+    ],
+    ids=["an attribute", "a method", "what is kept", "a method that reads what is kept", "a property that reads it"],
+)
+def test_a_loss_is_of_one_process_where_its_object_keeps_those_of_all(loss: str, figure: str, names: list[str]) -> None:
+    text = TRAINER.format(loss=loss, figure=figure)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "self.history.append(self.accelerator.reduce(" in file.after.decode()
+    assert [trait.name for trait in file.traits if trait.kind == "figure"] == names
