@@ -164,7 +164,7 @@ LEFT = "for epoch in range(9):\n            self.epoch(loader)\n            if s
         ("self.taken += 1", "pass", "while self.taken < total:\n            self.epoch(loader)", False),
         ("pass", "taken += 1", "while taken < total:\n            taken = self.epoch(loader, taken)", False),
         ("pass", "self.taken = self.taken + 1", LEFT, False),
-        ("if x.sum() > 0: self.taken += 1", "pass", LEFT, True),
+        ("if self.s.last_epoch % 2: self.taken += 1", "pass", LEFT, True),
         ("pass", "pass", "while epoch < total:\n            self.epoch(loader)\n            epoch += 1", True),
     ],
     ids=["in a method", "in a method it calls", "handed back", "left after a method", "now and then", "epochs"],

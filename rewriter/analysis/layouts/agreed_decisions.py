@@ -17,6 +17,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import plain_values
+from ..syntax.leaving import HANDLERS
 from ..syntax.nodes import is_zero
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -72,18 +73,20 @@ def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Itera
 
     agreed: list[cst.CSTNode] = []
     for found in deciding(unit, reach, joint, differs):
-        if not found.hangs:
+        if not found.hangs and not found.weights:
             continue
         value = _set_by(unit, found.value) if isinstance(found.node, (cst.For, cst.CompFor)) else found.value
         if _all_come(timed, unit, value, agreed) and not isinstance(found.node, cst.Call):
             agreed.append(found.value)
             yield Gather(value, (), _OF_MAIN, form=Form.RECEIVE)
-        else:
+        elif found.hangs:
             yield undecided(unit, found, _OWN_CLOCK, _DECIDED)
 
 
 def _all_come(equality: Equality, unit: Unit, node: cst.CSTNode, agreed: Container[cst.CSTNode] = ()) -> bool:
     """Whether all processes come to a node, or none; ``agreed``: the conditions that are made equal."""
+    if next(unit.names.enclosing(node, *HANDLERS), None) is not None:
+        return False
     around = [a.test for a in unit.names.enclosing(node, *TESTED) if isinstance(a, TESTED)]
     return not any(equality.is_local(unit, test) for test in around if test is not node and test not in agreed)
 

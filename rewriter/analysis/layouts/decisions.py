@@ -47,6 +47,7 @@ class Joint:
         self._together = Met(reach, nodes)
         saving = (r.node for r in state.calls.values() if outside_name(r) == "torch.save")
         self._saving = Met(reach, saving)
+        self._taking = Met(reach, (r.node for r in state.calls.values() if _takes_weights(r)))
         self._branchings: dict[cst.CSTNode, Decision | None] = {}
 
     def runs(self, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -56,6 +57,10 @@ class Joint:
     def saves(self, node: cst.CSTNode) -> bool:
         """Whether a checkpoint is saved by what runs with a node."""
         return self._saving.first(node) is not None
+
+    def saves_weights(self, node: cst.CSTNode) -> bool:
+        """Whether what runs with a node saves weights: if they are sharded, each process gives its part of them."""
+        return self.saves(node) and self._taking.first(node) is not None
 
     def branching(self, unit: Unit, node: Choosing) -> Decision | None:
         """What a condition decides that all processes must do alike; None where they may part."""
@@ -68,6 +73,10 @@ def joint_of(equality: Equality) -> Joint:
     """What all must do together, with what is equal on them: one for all that ask."""
     state, training = equality.state, equality.training
     return state.once((Joint, equality), lambda: Joint(state, equality.reach, training, equality))
+
+
+def _takes_weights(record: CallRecord) -> bool:
+    return method_name(record.node) == "state_dict" and bool(origins(record.receiver, Role.MODEL))
 
 
 def _is_collective(record: CallRecord) -> bool:
@@ -87,6 +96,8 @@ class Decision:
     """What happens where processes decide differently."""
     hangs: bool = True
     """The processes would hang, or train on with other rates; else only what is saved or chosen would differ."""
+    weights: bool = False
+    """It does not hang as long as no weights are sharded: it saves them."""
 
 
 def deciding(
@@ -128,8 +139,8 @@ def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
     if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
         return Decision(value, node, "whether this step continues depends on", ": the processes would hang")
     if any(map(joint.saves, branches)):
-        then = ": the main process decides"
-        return Decision(value, node, "whether a checkpoint is saved depends on", then, hangs=False)
+        then, weights = ": the main process decides", any(map(joint.saves_weights, branches))
+        return Decision(value, node, "whether a checkpoint is saved depends on", then, hangs=False, weights=weights)
     if any(_chooses_loss(joint.state, unit, branch) for branch in branches):
         then = ": their losses may differ"
         return Decision(value, node, "the choice of the loss depends on", then, hangs=False)

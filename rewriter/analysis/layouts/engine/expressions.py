@@ -246,11 +246,11 @@ class Expressions(Memory):
             return held
         if name in ("ndim", "dtype", "device", "is_cuda", "requires_grad", "grad", "layout"):
             return REPLICATED
-        if isinstance(held, Each):
-            return inner(held)  # an entry of a table, which no list has: `encoded.input_ids`
+        if isinstance(held, Each) and held.table:
+            return inner(held)  # `encoded.input_ids`
         return (
             held
-            if isinstance(held, (Unclear, Several, ShardRow))
+            if isinstance(held, (Unclear, Each, Several, ShardRow))
             else Unclear(f"what `.{name}` is cannot be told", node)
         )
 

@@ -140,6 +140,9 @@ class Each(Layout):
     """It is a set: what several rows have is in it once."""
     uneven: str = ""
     """Why it has more entries on one process than on another, in words, where not every row gives as many."""
+    table: bool = False
+    """It is a table that can be cut, and its entries are its attributes, too. Of any other object with attributes it is
+    not known whether it can be cut: a graph has nodes and edges."""
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
 def _batched(given: Arguments) -> Layout:
     """``tokenizer(texts, pairs, padding=True)``: a table whose entries have a row for each text."""
     found = pointwise([inner(as_rows(layout)) for layout in given.layouts()], given.node)
-    return Each(replace(found, rank=None, least=0, uneven=PADDED)) if isinstance(found, Shard) else found
+    return Each(replace(found, rank=None, least=0, uneven=PADDED), table=True) if isinstance(found, Shard) else found
 
 
 _LINEAR = frozenset("neg negative mul div true_divide multiply divide float double half to type bfloat16 real".split())

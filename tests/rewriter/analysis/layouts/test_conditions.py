@@ -43,6 +43,12 @@ def test_the_condition_is_no_mean(trained: Trained) -> None:
     assert findings == ["local-decision"] and "import Accelerator" not in text
 
 
+def test_a_count_of_some_batches_is_one_of_each_process(trained: Trained) -> None:
+    """The first process to have counted enough would end its training alone."""
+    text, findings = trained(built=FUNCTIONS, step="if x.sum() > 0:\n    bad += 1", epoch="if bad >= 9:\n    break")
+    assert "local-decision" in findings and "import Accelerator" not in text
+
+
 def test_what_is_read_by_nobody_together(trained: Trained) -> None:
     step = "if loss.item() > 0.5:\n    bad += 1\nif epoch > 3:\n    break"
     text, findings = trained(built=FUNCTIONS, step=step, epoch="print(bad)")

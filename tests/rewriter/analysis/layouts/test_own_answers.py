@@ -72,6 +72,24 @@ def test_a_file_that_is_asked_for_before_the_training_is_there_for_all(trained: 
     assert "if os.path.exists('done.txt'):\n    raise SystemExit" in text and findings == []
 
 
+@pytest.mark.parametrize("asked", ["timer.done", 'not os.path.exists("a.pt")'])
+def test_weights_are_saved_by_all_or_by_none(trained: Trained, asked: str) -> None:
+    """All processes give their part of them, if they are sharded. What is no weight is the main process's own."""
+    saved = "if {asked}:\n    torch.save({what}, 'a.pt')"
+    text, findings = trained(built=STOP, step=saved.format(asked=asked, what="model.state_dict()"))
+    assert f"if broadcast_object_list([{asked}])[0]:\n" in text and findings == []
+    text, findings = trained(built=STOP, step=saved.format(asked=asked, what="{'at': 3}"))
+    assert f"if {asked}:\n" in text and findings == []
+
+
+def test_nobody_waits_where_an_exception_leads_to(trained: Trained) -> None:
+    step = (
+        "try:\n    wanted()\nexcept OSError:\n    if not flag.exists():\n        torch.save(model.state_dict(), 'a.pt')"
+    )
+    text, _ = trained(built=STOP, step=step)
+    assert "    if not flag.exists():\n" in text
+
+
 def test_who_only_writes_a_line_need_not_wait(trained: Trained) -> None:
     text, findings = trained(built=STOP, step='if flag.exists():\n    print("soon")')
     assert "broadcast_object_list" not in text and findings == []
