@@ -3,6 +3,8 @@ it does not show."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import libcst as cst
 
 from ...facts.roles import Origin, Role
@@ -18,6 +20,7 @@ from ..syntax.nodes import dotted
 from ..training.modes import is_only_evaluated, owners
 from ..training.training import Training
 
+_Layers = Callable[[State, Unit, Reach, Training], list[cst.Call]]
 _CLOSE = (
     "so training on N processes is close to the original but not equal to it, even with the global batch kept",
     "if batches stay large; on GPUs you can use nn.SyncBatchNorm.convert_sync_batchnorm(model)",
@@ -28,11 +31,20 @@ def batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> l
     """One remark a program, in the first of its modules that has such layers; if none has, in the first that builds a
     model which may have some."""
     for layers, told in ((_norms, _seen), (_closed, _not_seen)):
-        found = [(one, calls) for one in reach.units if (calls := layers(state, one, reach, training))]
+        found = _found(state, layers, reach, training)
         if found:
             first, calls = found[0]
             return [told(state, calls, len(found) - 1)] if first is unit else []
     return []
+
+
+def _found(state: State, layers: _Layers, reach: Reach, training: Training) -> list[tuple[Unit, list[cst.Call]]]:
+    """The modules that have such layers, with these; asked once for the program."""
+
+    def ask() -> list[tuple[Unit, list[cst.Call]]]:
+        return [(unit, calls) for unit in reach.units if (calls := layers(state, unit, reach, training))]
+
+    return state.once((_found, layers), ask)
 
 
 def _seen(state: State, layers: list[cst.Call], others: int) -> Finding:
@@ -70,8 +82,7 @@ def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[c
     runs, and not those of models that are evaluated only."""
     made = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
     own = (call for call in made if _makes_layer(state, call) or _is_trained(state, training, call))
-    calls = (call for call in own if not _is_at_rest(state, reach, training, call))
-    return state.once((_norms, unit.name), lambda: list(calls))
+    return [call for call in own if not _is_at_rest(state, reach, training, call)]
 
 
 def _closed(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
@@ -79,8 +90,7 @@ def _closed(state: State, unit: Unit, reach: Reach, training: Training) -> list[
     built = ((call, one) for call in unit.names.calls for one in _built(state, call))
     made = dict.fromkeys(call for call, one in built if _is_closed(state, reach, one, call))
     calls = (call for call in made if _is_trained(state, training, call))
-    calls = (call for call in calls if not _is_at_rest(state, reach, training, call))
-    return state.once((_closed, unit.name), lambda: list(calls))
+    return [call for call in calls if not _is_at_rest(state, reach, training, call)]
 
 
 def _is_closed(state: State, reach: Reach, model: Origin, call: cst.Call) -> bool:

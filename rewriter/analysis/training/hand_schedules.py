@@ -25,12 +25,12 @@ def hand_schedules(reach: Reach, unit: Unit, training: Training, loops: Collecti
     """The counts of steps in a module that learning rates of the program are made of, each once."""
     shared = {loop for loop in loops if loop in training.train_loops and follows_batches(reach, loop)}
     seen: set[str] = set()
-    for home in reach.units if shared else ():
-        for where, node in (found for rate in _rates(reach, home) for found in _counters(reach, home, rate, shared)):
-            text = unit.names.module.code_for_node(node) if where is unit else ""
-            if text and text not in seen:
-                seen.add(text)
-                yield Count(node, "rate", text)
+    rates = _rates(reach) if shared else []
+    for where, node in (found for home, rate in rates for found in _counters(reach, home, rate, shared)):
+        text = unit.names.module.code_for_node(node) if where is unit else ""
+        if text and text not in seen:
+            seen.add(text)
+            yield Count(node, "rate", text)
 
 
 def early_horizons(
@@ -53,16 +53,16 @@ def early_horizons(
     """
     loops = {loop for loop in shared if loop in training.train_loops and follows_batches(reach, loop)}
     told: set[cst.Call] = set()
-    for home in reach.units if loops else ():
-        starts: list[Place] = [(home, part) for rate in _rates(reach, home) for part in _decide(home, rate)]
-        for where, node in _followed(reach, starts, lambda where, node: False):
-            if not isinstance(node, cst.BinaryOperation) or not _of_loader(reach, where, node):
-                continue
-            counted = [name for _, name in _behind(reach, [(where, node.left)], loops)]
-            for there, length in lengths(reach, where, node.right) if counted else ():
-                if there is unit and length not in told and is_early(length):
-                    told.add(length)
-                    yield _early_horizon(unit, length, where, counted[0])
+    rates = _rates(reach) if loops else []
+    starts: list[Place] = [(home, part) for home, rate in rates for part in _decide(home, rate)]
+    for where, node in _followed(reach, starts, lambda where, node: False):
+        if not isinstance(node, cst.BinaryOperation) or not _of_loader(reach, where, node):
+            continue
+        counted = [name for _, name in _behind(reach, [(where, node.left)], loops)]
+        for there, length in lengths(reach, where, node.right) if counted else ():
+            if there is unit and length not in told and is_early(length):
+                told.add(length)
+                yield _early_horizon(unit, length, where, counted[0])
 
 
 def _early_horizon(unit: Unit, length: cst.Call, where: Unit, counted: cst.CSTNode) -> Finding:
@@ -77,9 +77,9 @@ def _early_horizon(unit: Unit, length: cst.Call, where: Unit, counted: cst.CSTNo
     )
 
 
-def _rates(reach: Reach, unit: Unit) -> list[cst.Assign | cst.AugAssign]:
-    """The assignments that set a learning rate: ``group["lr"] = rate``, for a group of an optimizer."""
-    return reach.state.once((_rates, unit.name), lambda: list(_set_rates(reach, unit)))
+def _rates(reach: Reach) -> list[tuple[Unit, cst.Assign | cst.AugAssign]]:
+    """The assignments of a program that set a learning rate: ``group["lr"] = rate``, for a group of an optimizer."""
+    return reach.state.once(_rates, lambda: [(unit, rate) for unit in reach.units for rate in _set_rates(reach, unit)])
 
 
 def _set_rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:

@@ -80,6 +80,27 @@ def _notebook(*cells: str) -> str:
 
 
 UTILS = {"nb.ipynb": _notebook(*CELLS), "utils.py": STEP}
+STEPPER = """\
+import torch
+
+
+def stepper(model, optimizer, device):
+    def step(x, y):
+        loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+"""
+STEPS = (
+    IMPORTS + "from utils import stepper",
+    DATA,
+    BUILD,
+    "step = stepper(model, optimizer, device)\nfor x, y in loader:\n    step(x, y)",
+)
+BOUND = {"nb.ipynb": _notebook(*STEPS), "utils.py": STEPPER}
+"""A function inside another one: it gets no parameter that others need not give."""
 
 
 @pytest.fixture(autouse=True)
@@ -196,10 +217,11 @@ def test_a_notebook_that_is_refused_leaves_its_modules(
     assert _texts(files) == files
 
 
-def test_a_module_that_is_blocked_leaves_its_notebook() -> None:
-    files = {**UTILS, "other.py": "from utils import train_one_epoch\n\ntrain_one_epoch(1, 2, 3, 'cpu')\n"}
+def test_a_module_that_is_blocked_leaves_its_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    files = {**BOUND, "other.py": "from utils import stepper\n\nstepper(1, 2, 'cpu')(3, 4)\n"}
     _write(files)
     assert run(CATALOGUE, ["--write", "nb.ipynb"]) == 2
+    assert "also used by other.py" in capsys.readouterr().err
     assert _texts(files) == files
 
 
@@ -231,11 +253,31 @@ def test_a_module_that_changes_meanwhile_leaves_the_notebook(
 
 
 def test_a_script_does_not_change_what_a_notebook_uses_as_well(capsys: pytest.CaptureFixture[str]) -> None:
-    files = {**UTILS, "train.py": SCRIPT}
+    files = {**BOUND, "train.py": "\n".join([*STEPS, ""])}
     _write(files)
     assert run(CATALOGUE, ["--write", "train.py"]) == 2
     assert "also used by nb.ipynb" in capsys.readouterr().err
     assert _texts(files) == files
+
+
+@pytest.mark.parametrize("other", ["train.py", "nb.ipynb"])
+def test_a_change_that_suits_a_script_and_a_notebook_is_made(other: str) -> None:
+    """The one that is not migrated calls the function as before, until it is its turn."""
+    files = {**UTILS, "train.py": SCRIPT}
+    _write(files)
+    (first,) = {"train.py", "nb.ipynb"} - {other}
+    call = "train_one_epoch(model, loader, optimizer, accelerator.device, accelerator=accelerator)"
+    assert run(CATALOGUE, ["--write", first]) == 0
+    shared = Path("utils.py").read_text()
+    assert (
+        "def train_one_epoch(model, loader, optimizer, device, accelerator=None):\n    if accelerator is None" in shared
+    )
+    assert "x.to(device), y.to(device)" in shared
+    assert call in Path(first).read_text()
+    assert Path(other).read_text() == files[other]
+    assert run(CATALOGUE, ["--write", other]) == 0
+    assert call in Path(other).read_text()
+    assert Path("utils.py").read_text() == shared
 
 
 def test_both_are_migrated_together() -> None:
