@@ -65,11 +65,17 @@ class Joined:
             if any(self.joins(total.node) for total in collected):
                 return True
             values = [value for total in collected if total.node not in met for value in total.value]
-            values += [] if binding in seen else bindings_value(self.unit.names, binding)
+            values += [] if binding in seen else self._given(binding, name)
             seen.add(binding)
             met.update(total.node for total in collected)
             pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
         return False
+
+    def _given(self, binding: Binding, name: cst.Name) -> list[cst.BaseExpression]:
+        """What a variable is given in front of a read; where that is nothing, whatever it is given."""
+        order = self.unit.names.order
+        before = [one for one in binding.definitions if order(one) < order(name)]
+        return bindings_value(self.unit.names, binding, before or binding.definitions)
 
     def _reads(self, name: cst.Name, total: Total) -> bool:
         """Whether the read of a variable reads what a statement collects there: ``self.criterion(out)`` does not read

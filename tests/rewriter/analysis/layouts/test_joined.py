@@ -71,3 +71,39 @@ def test_a_loss_is_of_one_process_where_its_object_keeps_those_of_all(loss: str,
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "self.history.append(self.accelerator.reduce(" in file.after.decode()
     assert [trait.name for trait in file.traits if trait.kind == "figure"] == names
+
+
+BESIDE = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(6, 3)
+criterion = torch.nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+inputs, targets = torch.randn(37, 6), torch.randint(3, (37,))
+valid = DataLoader(torch.utils.data.TensorDataset(inputs, targets), batch_size=8)
+for epoch in range(3):
+    smooth, total = None, 0.0
+    order = torch.randperm(37)
+    for start in range(0, 37, 8):
+        x, y = inputs[order[start : start + 8]], targets[order[start : start + 8]]
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        smooth = loss.item() if smooth is None else 0.9 * smooth + 0.1 * loss.item()
+        total += loss.item() * x.size(0)
+    print("smoothed", smooth)
+    print("train", total / 37)
+    with torch.no_grad():
+        for x, y in valid:
+            loss = criterion(model(x), y)
+            total += loss.item()
+    print("all", total)
+"""
+
+
+def test_what_an_evaluation_puts_into_the_same_names_later_makes_no_figure_whole() -> None:
+    (file,) = migrate([decode(BESIDE.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "gather_for_metrics(" in file.after.decode()
+    assert "smooth" in [trait.name for trait in file.traits if trait.kind == "figure"]
