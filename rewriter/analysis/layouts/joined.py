@@ -72,7 +72,7 @@ class Joined:
         return False
 
     def _given(self, binding: Binding, name: cst.Name) -> list[cst.BaseExpression]:
-        """What a variable is given in front of a read; where that is nothing, whatever it is given."""
+        """What a variable is given before a read; where that is nothing, whatever it is given."""
         order = self.unit.names.order
         before = [one for one in binding.definitions if order(one) < order(name)]
         return bindings_value(self.unit.names, binding, before or binding.definitions)
