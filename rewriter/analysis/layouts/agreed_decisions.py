@@ -139,9 +139,8 @@ def _agreed(
     elif decided.hangs or gathers is None:
         found = replace(decided, value=condition.test, node=condition)
         if not any(origins(joint.state.values.get(part), *SHARES) for part in descendants(condition.test)):
-            then = (
-                ", if it is a figure of this shard" if found.hangs else ""
-            )  # an object that holds several is looked at
+            # an object that holds several is looked at
+            then = ", if it is a figure of this shard" if found.hangs else ""
             found = replace(found, hangs=False, then=f"{found.then}{then}")
         yield undecided(unit, found, _SHARD, _REMEDY)
 

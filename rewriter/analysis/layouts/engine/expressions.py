@@ -149,28 +149,30 @@ class Expressions(Memory):
 
     def _passes(self, test: cst.BaseExpression) -> bool | None:
         """Whether a condition is met in this call; None where that is not known."""
-        asked, layout = self._asked_type(test)
-        if asked is not None and layout is not None:
+        if (known := self._asked_type(test)) is not None:
+            asked, _, layout = known
             for met in (True, False):
                 if asked.left(layout, met=met) is None:
                     return not met
         given = self._is_given(test)
         return self.constants.holds(self._unit, test, self._frame) if given is None else given
 
-    def _asked_type(self, test: cst.BaseExpression) -> tuple[AskedType | None, Layout | None]:
+    def _asked_type(self, test: cst.BaseExpression) -> tuple[AskedType, Binding, Layout] | None:
+        """What a condition asks of the type of a variable that has a layout; None where it asks something else."""
         asked = asked_type(self.state, test)
         binding = self._unit.names.binding(asked.name) if asked is not None else None
-        return asked, self.values.get(binding) if binding is not None else None
+        layout = self.values.get(binding) if binding is not None else None
+        return (asked, binding, layout) if asked is not None and binding is not None and layout is not None else None
 
     @contextmanager
     def _knowing(self, test: cst.BaseExpression, *, met: bool, lasts: bool = False) -> Iterator[None]:
         """Go on where a condition is met, or where it is not; ``lasts``: what is known then stays so."""
-        asked, layout = self._asked_type(test)
-        binding = self._unit.names.binding(asked.name) if asked is not None else None
-        left = asked.left(layout, met=met) if asked is not None and layout is not None else None
-        if binding is None or left is None or left == layout:
+        known = self._asked_type(test)
+        left = known[0].left(known[2], met=met) if known is not None else None
+        if known is None or left is None or left == known[2]:
             yield
             return
+        _, binding, layout = known
         self._set(binding, left)
         yield
         if self.values.get(binding) is left and not lasts:
