@@ -1,9 +1,9 @@
 """Precision, checkpointing, offload, kinds of models, and what cannot be: with sharded weights."""
 
 import copy
-import sys
 
 import torch
+from claims import run
 from torch import nn
 
 from torchlift.runtime import (
@@ -430,14 +430,8 @@ def different_models_are_refused():
     assert "hand in different models" in refused(MixedUseError, accelerator.prepare, nn.Linear(3, 3 + rank))
 
 
-HELPERS = "in_blocks seeded rows square whole close refused sgd trained as_replicated".split()
-for name, claim in list(globals().items()):
-    if isinstance(claim, type(seeded)) and claim.__module__ == "__main__" and name not in HELPERS:
-        if name in (sys.argv[1:] or [name]):
-            try:
-                claim()
-                accelerator.free_memory()
-            except BaseException:
-                print("FAILED", name, flush=True)
-                raise
-print("RESULT true", flush=True)
+run(
+    globals(),
+    "in_blocks seeded rows square whole close refused sgd trained as_replicated",
+    after=accelerator.free_memory,
+)

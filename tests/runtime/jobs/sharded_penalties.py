@@ -1,9 +1,9 @@
 """Gradients of gradients through sharded models: the training of one process, or an error that names the way."""
 
 import copy
-import sys
 
 import torch
+from claims import run
 from torch import nn
 from torch.nn import functional as F
 
@@ -245,14 +245,4 @@ def a_term_of_the_weights_in_the_loss():
     trained_alike(losses, make=Wide)
 
 
-HELPERS = "in_blocks rows penalty trained_alike refused".split()
-for name, claim in list(globals().items()):
-    if isinstance(claim, type(rows)) and claim.__module__ == "__main__" and name not in HELPERS:
-        if name in (sys.argv[1:] or [name]):
-            try:
-                claim()
-                accelerator.free_memory()
-            except BaseException:
-                print("FAILED", name, flush=True)
-                raise
-print("RESULT true", flush=True)
+run(globals(), "in_blocks rows penalty trained_alike refused", after=accelerator.free_memory)
