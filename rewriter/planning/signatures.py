@@ -54,10 +54,14 @@ class Signatures:
 
     def can_change(self, code: cst.FunctionDef) -> bool:
         """Whether all callers are known: a plain function, never used as a value."""
+        if code in self.shared and code not in self.optional:
+            return False
+        return self.state.once((Signatures.can_change, code), lambda: self._callers_are_known(code))
+
+    def _callers_are_known(self, code: cst.FunctionDef) -> bool:
         unit = self.reach.unit(code)
         if (
-            (code in self.shared and code not in self.optional)
-            or code in self.state.escaped
+            code in self.state.escaped
             or code in self.state.implied
             or code in self._by_computed_names
             or not set(decorators(code)) <= _HARMLESS

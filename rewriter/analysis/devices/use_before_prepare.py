@@ -49,6 +49,7 @@ class Early:
     _worked: dict[Origin, list[CallRecord]] | None = None
     _uses: dict[Origin, list[cst.Call]] = field(default_factory=dict)
     _sites: dict[Code, list[tuple[cst.Call, set[Code]]]] = field(default_factory=dict)
+    _came: dict[tuple[Code, cst.Call], bool] = field(default_factory=dict)
     _hosted: list[CallRecord] | None = None
 
     def use(self, move: cst.Call, unit: Unit, model: Origin) -> cst.Call | None:
@@ -86,6 +87,11 @@ class Early:
 
     def _comes_by(self, code: Code, site: cst.Call) -> bool:
         """Whether some function is called before a call, wherever that is reached; or by it, on one of two classes."""
+        if (code, site) not in self._came:
+            self._came[code, site] = self._is_called_before(code, site)
+        return self._came[code, site]
+
+    def _is_called_before(self, code: Code, site: cst.Call) -> bool:
         unit = self.state.calls[site].unit
         around = set(unit.names.ancestors(site))
         last = unit.names.end(site)  # Trainer(args).train(): what is called on is made first

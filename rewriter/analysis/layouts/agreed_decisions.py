@@ -5,7 +5,7 @@ process has read; or there is a finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 import libcst as cst
@@ -58,7 +58,8 @@ def decisions(
         else:
             yield from gathers
     yield from _by_the_clock(state, unit, reach, joint)
-    yield from _under_conditions(state, unit, joint, reducer)
+    everywhere = state.once((_under_conditions, joint), lambda: list(_under_conditions(joint, reducer)))
+    yield from (answer for where, answer in everywhere if where is unit)
 
 
 def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
@@ -99,30 +100,26 @@ def _set_by(unit: Unit, number: cst.BaseExpression) -> cst.BaseExpression:
     return next(iter(plain_values(unit.names, number)), number)
 
 
-def _under_conditions(state: State, unit: Unit, joint: Joint, reducer: Reducer) -> Iterator[Gather | Finding]:
-    """What is decided by a flag, or a count, that each process sets under a condition of its own: that condition is
-    made equal on all processes, or there is a finding."""
+def _under_conditions(joint: Joint, reducer: Reducer) -> Iterator[tuple[Unit, Gather | Finding]]:
+    """What is decided, anywhere in the program, by a flag, or a count, that each process sets under a condition of its
+    own: that condition is made equal on all processes, or there is a finding."""
     timed, chosen = joint.equality.timed, joint.equality.timed.chosen
 
     def differs(unit: Unit, node: cst.CSTNode) -> bool:
         return chosen.is_local(unit, node) and not timed.is_local(unit, node)
 
-    for home, found in state.once((_under_conditions, joint), lambda: _found_anywhere(joint, differs)):
-        if gathers := reducer.whole(home, found.value, _BECAUSE):  # good(loss.item())
-            yield from gathers if home is unit else ()
-            continue
-        tests = own_conditions(timed, home, found.value)
-        if not tests and home is unit:
-            own = joint.equality.chosen.is_local(unit, found.value) or not _all_come(timed, unit, found.value)
-            yield undecided(unit, found, _SHARD, _REMEDY) if own else Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
-        for where, each in tests:
-            if where is unit:
-                yield from _agreed(unit, each, found, joint, reducer)
-
-
-def _found_anywhere(joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool]) -> list[tuple[Unit, Decision]]:
-    reach = joint.reach
-    return [(unit, found) for unit in reach.units for found in deciding(unit, reach, joint, differs)]
+    for home in joint.reach.units:
+        for found in deciding(home, joint.reach, joint, differs):
+            if gathers := reducer.whole(home, found.value, _BECAUSE):  # good(loss.item())
+                yield from ((home, gather) for gather in gathers)
+                continue
+            tests = own_conditions(timed, home, found.value)
+            if not tests:
+                own = joint.equality.chosen.is_local(home, found.value) or not _all_come(timed, home, found.value)
+                come = Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
+                yield home, undecided(home, found, _SHARD, _REMEDY) if own else come
+            for where, each in tests:
+                yield from ((where, answer) for answer in _agreed(where, each, found, joint, reducer))
 
 
 def _agreed(

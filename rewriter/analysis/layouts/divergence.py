@@ -48,6 +48,8 @@ class _Summary:
     asked: set[str] = field(default_factory=set)
     """The parameters of which it only matters whether they are None."""
     keys: set[Key] = field(default_factory=set)
+    whole: bool = False
+    """Not while it is made: a function that calls itself asks for its own."""
 
 
 class Equality:
@@ -95,6 +97,9 @@ class Equality:
         self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
         self._found_behind: dict[Key, list[Key]] = {}
+        self._depended: dict[cst.CSTNode, tuple[Key, ...]] = {}
+        self._asked_while_open = 0
+        """How often a function's summary was read before it was whole: what that gave is not kept."""
         self._answers = own_answers(reach, training)
         self._presences = Presences(state, reach, self._keys, self._is_given, self._is_drawn)
 
@@ -192,24 +197,28 @@ class Equality:
     # Where it comes from ----------------------------------------------------------------------------------------------
 
     def _comes_from_share(self, start: Key) -> bool:
-        if start in self._verdicts:
-            return self._verdicts[start]
-        came: dict[Key, Key | None] = {}
-        pending: list[tuple[Key, Key | None]] = [(start, None)]
-        while pending:
-            key, by = pending.pop()
-            if key in came:
-                continue
-            came[key] = by
+        if start not in self._verdicts:
+            self._follow(start)
+        return self._verdicts[start]
+
+    def _follow(self, start: Key) -> None:
+        """Judges a key and all that it was made from: each is followed once, however many ask for it."""
+        found, own = [start], []
+        made: dict[Key, list[Key]] = {start: []}
+        for key in found:  # grows
             if isinstance(key, DivergenceSource) or self._verdicts.get(key):
-                way: Key | None = key
-                while way is not None:  # all on the way come from it, too
-                    self._verdicts[way] = True
-                    way = came[way]
-                return True
-            pending.extend((behind, key) for behind in self._made_from(key))
-        self._verdicts.update(dict.fromkeys(came, False))
-        return False
+                own.append(key)
+            elif key not in self._verdicts:
+                for behind in self._made_from(key):
+                    if behind not in made:
+                        found.append(behind)
+                    made.setdefault(behind, []).append(key)
+        for key in found:
+            self._verdicts.setdefault(key, False)
+        while own:
+            key = own.pop()
+            self._verdicts[key] = True
+            own.extend(of for of in made[key] if not self._verdicts[of])
 
     def _made_from(self, key: Key) -> list[Key]:
         if key not in self._found_behind:
@@ -283,7 +292,7 @@ class Equality:
         else:
             yield from self._keys(unit, test)
 
-    def _handed(self, param: Binding, keys: Callable[[Unit, cst.CSTNode], Iterator[Key]]) -> Iterator[Key]:
+    def _handed(self, param: Binding, keys: Callable[[Unit, cst.CSTNode], Iterable[Key]]) -> Iterator[Key]:
         """What the callers of a function hand to one of its parameters."""
         function = param.scope.node
         for site in self.reach.sites(function):
@@ -301,8 +310,17 @@ class Equality:
             if isinstance(around, (cst.If, cst.While)):
                 yield from self._truth(unit, around.test)
 
-    def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
+    def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterable[Key]:
         """What an expression depends on."""
+        found = self._depended.get(node)
+        if found is None:
+            open_ones = self._asked_while_open
+            found = tuple(dict.fromkeys(self._read(unit, node)))
+            if self._asked_while_open == open_ones:
+                self._depended[node] = found
+        return found
+
+    def _read(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         if node in self._whole or self._asks_for_key(node):
             return
         if (asked := asked_for_none(node)) is not None:
@@ -454,8 +472,9 @@ class Equality:
     def _summary(self, function: FunctionNode, place: int | None, asked: bool = False) -> _Summary:
         """On which of its parameters, and on what else, a function's result hangs, or one of its results; or, if that
         is ``asked``, whether it is None."""
-        if (function, place, asked) in self._summaries:
-            return self._summaries[function, place, asked]
+        if (summary := self._summaries.get((function, place, asked))) is not None:
+            self._asked_while_open += not summary.whole
+            return summary
         summary = self._summaries[function, place, asked] = _Summary()
         unit = self.reach.unit(function)
         own = unit.names.scopes[function]
@@ -483,6 +502,7 @@ class Equality:
                 pending.extend(self._behind(type(key)(key.binding, rest)))
             else:
                 pending.extend(self._behind(key))
+        summary.whole = True
         return summary
 
 

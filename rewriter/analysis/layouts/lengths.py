@@ -6,7 +6,7 @@ A buffer that every turn of a loop appends to is as long on all processes. One t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -17,7 +17,7 @@ from .writes import SHRINKING, Key, Part
 _ONE = SHRINKING | frozenset("append appendleft insert".split())
 """The methods of a list that change its length by one, or empty it, whatever they are given."""
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-Keys = Callable[[Unit, cst.CSTNode], Iterator[Key]]
+Keys = Callable[[Unit, cst.CSTNode], Iterable[Key]]
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,15 @@ class Variable:
     binding: Binding
     definitions: tuple[cst.CSTNode, ...]
 
+    def __hash__(self) -> int:
+        return hash((self.binding, *map(id, self.definitions)))  # a node is its id, and answers slowly
+
 
 @dataclass(frozen=True)
 class Presence(Variable):
     """Whether a variable holds a value where it is read, or None."""
+
+    __hash__ = Variable.__hash__
 
 
 def asked_for_none(node: cst.CSTNode) -> cst.BaseExpression | None:
@@ -72,7 +77,7 @@ class Presences:
         self,
         state: State,
         reach: Reach,
-        keys: Callable[[Unit, cst.CSTNode], Iterator[Key]],
+        keys: Callable[[Unit, cst.CSTNode], Iterable[Key]],
         result: Callable[[Unit, cst.Call, FunctionNode, int | None], Iterator[Key]],
         drawn: Callable[[cst.CSTNode], bool],
     ) -> None:
