@@ -81,6 +81,19 @@ def stopped_in_a_pass(root: Any) -> bool:
     return any(state._training_state.name != "IDLE" for state in states)
 
 
+def copied_part(tensor: Any) -> tuple[torch.Tensor, str] | None:
+    """
+    Of a tensor that is sharded in several replicas, the part of this process, and which part it is: one process of each
+    replica has it. None for any other tensor.
+    """
+    if not is_sharded(tensor):
+        return None
+    mesh, places = tensor.device_mesh, list(enumerate(tensor.placements))
+    if all(mesh.size(axis) == 1 for axis, place in places if place.is_replicate()):
+        return None
+    return tensor.to_local(), ", ".join(str(mesh.get_local_rank(axis)) for axis, place in places if place.is_shard())
+
+
 def is_uneven(tensor: object) -> bool:
     """A sharded tensor of which some processes have fewer rows than others."""
     return is_sharded(tensor) and tensor.shape[0] % tensor.device_mesh.size(-1) != 0  # type: ignore[attr-defined]
@@ -96,22 +109,35 @@ def forget_failed_pass(root: Any) -> None:
         part.unsharded_accumulated_grad, whole_parameter(part).grad = collected, gradient
 
 
-def hear_backward(root: Any, call: Callable[[], None]) -> None:
-    """Call something when a backward pass comes to a unit: once its weights are there, and before it exchanges."""
+def hear_backward(root: Any, call: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
+    """
+    Call something when a backward pass comes to a unit: once its weights are there, and before it exchanges.
+
+    Args:
+        root: a sharded model.
+        call: what is called.
+        failed: is called with the error, where gathering or exchanging ends in one.
+    """
     for state in _states(root):
-        _call_with(state, "_pre_backward", call, after=True)
+        _call_with(state, "_pre_backward", call, failed, after=True)
         for group in _groups(state):
-            _call_with(group, "post_backward", call, after=False)
+            _call_with(group, "post_backward", call, failed, after=False)
 
 
-def _call_with(owner: Any, name: str, call: Callable[[], None], after: bool) -> None:
+def _call_with(
+    owner: Any, name: str, call: Callable[[], None], failed: Callable[[BaseException], None], after: bool
+) -> None:
     """Let a method of one object call something else, too."""
     own = getattr(owner, name)
 
     def both(*given: Any) -> Any:
         if not after:
             call()
-        answer = own(*given)
+        try:
+            answer = own(*given)
+        except RuntimeError as error:
+            failed(error)
+            raise
         if after:
             call()
         return answer
