@@ -7,8 +7,10 @@ As in `torch_internals`: nobody promises that they stay. They were run with torc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -200,6 +202,45 @@ def checkpoint_in_place(module: nn.Module) -> None:
     checkpoint(module, preserve_rng_state=True)
 
 
+class AskedGradients(Protocol):
+    """Of one sharded model: what `torch.autograd.grad`, and `backward(inputs=...)`, need to know."""
+
+    def whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What passes compute with in the place of a weight; None for what is no weight of the model."""
+
+    def asked(self) -> AbstractContextManager[None]:
+        """In the body, a pass gives gradients to who asks for them, and none to weights."""
+
+
+_ASKED: WeakSet[AskedGradients] = WeakSet()
+
+
+def guard_gradients(model: AskedGradients) -> None:
+    """
+    Let scripts ask for gradients with regard to the weights of a sharded model. Its graphs know them by other tensors,
+    so torch would give None (`allow_unused=True`) or no gradient (`backward(inputs=...)`). What is asked for is the
+    gradient of this process, whole, as without sharding; nothing is exchanged.
+    """
+    _ASKED.add(model)
+    own = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    if own.__module__ == __name__:
+        return
+
+    def run(outputs: Any, gradients: Any, retain: Any, graph: Any, inputs: Any, *given: Any, **more: Any) -> Any:
+        with ExitStack() as stack:
+            models = list(_ASKED) if inputs else []
+            for one in models if not more.get("accumulate_grad") else ():
+                stack.enter_context(one.asked())
+            wholes = [[one.whole(tensor) for one in models] for tensor in inputs]
+            inputs = tuple(
+                next((whole for whole in found if whole is not None), tensor)
+                for tensor, found in zip(inputs, wholes, strict=True)
+            )
+            return own(outputs, gradients, retain, graph, inputs, *given, **more)
+
+    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined, assignment]
+
+
 _MESHES: dict[Any, Callable[[], None]] = {}
 """Those of sharded models, and what is called before all processes read a whole tensor."""
 
@@ -208,9 +249,9 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
     """
     Take three silent faults out of tensors that are sharded over a mesh, and say what helps in one that torch tells.
 
-    A number that is read of one (`.item()`, `float`, `bool`) is that of the whole tensor; to pickle one is an error, as
-    the file would hold the part of one process; setting `.data` of one, which torch does without effect, sets it; and a
-    loss that is the sum of a batch's and of weights themselves says what to write.
+    A number that is read of one (`.item()`, `float`, `bool`, a format) is that of the whole tensor; to pickle one is an
+    error, as the file would hold the part of one process; setting `.data` of one, which torch does without effect, sets
+    it; and a loss that is the sum of a batch's and of weights themselves says what to write.
 
     Args:
         mesh: whose tensors.
@@ -254,7 +295,12 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
                 ) from error
             raise
 
+    def formatted(self: Any, spec: str) -> str:
+        ours = self.device_mesh in _MESHES and not self.dim()
+        return format(whole_of(self), spec) if ours else torch.Tensor.__format__(self, spec)  # type: ignore[no-untyped-call]
+
     kind: Any = DTensor
+    kind.__format__ = formatted
     kind.backward = backward
     kind._op_dispatcher._custom_op_handlers[scalar] = number
     kind.__reduce_ex__ = reduced
@@ -312,6 +358,11 @@ def unscale_apart(scaler: torch.amp.GradScaler) -> None:
         return found
 
     scaler._unscale_grads_ = unscale  # type: ignore[method-assign, assignment]
+
+
+def shards_weights() -> bool:
+    """This process has a sharded model, or had one."""
+    return bool(_MESHES)
 
 
 def is_sharded(value: object) -> bool:
