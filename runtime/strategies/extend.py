@@ -44,8 +44,8 @@ class _Itself:
     `model.module` is the model, for code that was written for a wrapper.
 
     Who asks first whether there is one gets no for an answer, as from the plain model: `hasattr(model, "module")`, and
-    `while hasattr(model, "module"): model = model.module`, which would never end. So code that spells the attribute is
-    told from a function that looks for it by name.
+    `while hasattr(model, "module"): model = model.module`, which would never end. What code spells is no question; what
+    a function looks for by its name is one.
     """
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
