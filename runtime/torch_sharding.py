@@ -7,8 +7,10 @@ As in `torch_internals`: nobody promises that they stay. They were run with torc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -81,6 +83,19 @@ def stopped_in_a_pass(root: Any) -> bool:
     return any(state._training_state.name != "IDLE" for state in states)
 
 
+def copied_part(tensor: Any) -> tuple[torch.Tensor, str] | None:
+    """
+    Of a tensor that is sharded in several replicas, the part of this process, and which part it is: one process of each
+    replica has it. None for any other tensor.
+    """
+    if not is_sharded(tensor):
+        return None
+    mesh, places = tensor.device_mesh, list(enumerate(tensor.placements))
+    if all(mesh.size(axis) == 1 for axis, place in places if place.is_replicate()):
+        return None
+    return tensor.to_local(), ", ".join(str(mesh.get_local_rank(axis)) for axis, place in places if place.is_shard())
+
+
 def is_uneven(tensor: object) -> bool:
     """A sharded tensor of which some processes have fewer rows than others."""
     return is_sharded(tensor) and tensor.shape[0] % tensor.device_mesh.size(-1) != 0  # type: ignore[attr-defined]
@@ -96,22 +111,35 @@ def forget_failed_pass(root: Any) -> None:
         part.unsharded_accumulated_grad, whole_parameter(part).grad = collected, gradient
 
 
-def hear_backward(root: Any, call: Callable[[], None]) -> None:
-    """Call something when a backward pass comes to a unit: once its weights are there, and before it exchanges."""
+def hear_backward(root: Any, call: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
+    """
+    Call something when a backward pass comes to a unit: once its weights are there, and before it exchanges.
+
+    Args:
+        root: a sharded model.
+        call: what is called.
+        failed: is called with the error, where gathering or exchanging ends in one.
+    """
     for state in _states(root):
-        _call_with(state, "_pre_backward", call, after=True)
+        _call_with(state, "_pre_backward", call, failed, after=True)
         for group in _groups(state):
-            _call_with(group, "post_backward", call, after=False)
+            _call_with(group, "post_backward", call, failed, after=False)
 
 
-def _call_with(owner: Any, name: str, call: Callable[[], None], after: bool) -> None:
+def _call_with(
+    owner: Any, name: str, call: Callable[[], None], failed: Callable[[BaseException], None], after: bool
+) -> None:
     """Let a method of one object call something else, too."""
     own = getattr(owner, name)
 
     def both(*given: Any) -> Any:
         if not after:
             call()
-        answer = own(*given)
+        try:
+            answer = own(*given)
+        except RuntimeError as error:
+            failed(error)
+            raise
         if after:
             call()
         return answer
@@ -174,6 +202,45 @@ def checkpoint_in_place(module: nn.Module) -> None:
     checkpoint(module, preserve_rng_state=True)
 
 
+class AskedGradients(Protocol):
+    """Of one sharded model: what `torch.autograd.grad`, and `backward(inputs=...)`, need to know."""
+
+    def whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What passes compute with in the place of a weight; None for what is no weight of the model."""
+
+    def asked(self) -> AbstractContextManager[None]:
+        """In the body, a pass gives gradients to who asks for them, and none to weights."""
+
+
+_ASKED: WeakSet[AskedGradients] = WeakSet()
+
+
+def guard_gradients(model: AskedGradients) -> None:
+    """
+    Let scripts ask for gradients with regard to the weights of a sharded model. Its graphs know them by other tensors,
+    so torch would give None (`allow_unused=True`) or no gradient (`backward(inputs=...)`). What is asked for is the
+    gradient of this process, whole, as without sharding; nothing is exchanged.
+    """
+    _ASKED.add(model)
+    own = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    if own.__module__ == __name__:
+        return
+
+    def run(outputs: Any, gradients: Any, retain: Any, graph: Any, inputs: Any, *given: Any, **more: Any) -> Any:
+        with ExitStack() as stack:
+            models = list(_ASKED) if inputs else []
+            for one in models if not more.get("accumulate_grad") else ():
+                stack.enter_context(one.asked())
+            wholes = [[one.whole(tensor) for one in models] for tensor in inputs]
+            inputs = tuple(
+                next((whole for whole in found if whole is not None), tensor)
+                for tensor, found in zip(inputs, wholes, strict=True)
+            )
+            return own(outputs, gradients, retain, graph, inputs, *given, **more)
+
+    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined, assignment]
+
+
 _MESHES: dict[Any, Callable[[], None]] = {}
 """Those of sharded models, and what is called before all processes read a whole tensor."""
 
@@ -182,9 +249,9 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
     """
     Take three silent faults out of tensors that are sharded over a mesh, and say what helps in one that torch tells.
 
-    A number that is read of one (`.item()`, `float`, `bool`) is that of the whole tensor; to pickle one is an error, as
-    the file would hold the part of one process; setting `.data` of one, which torch does without effect, sets it; and a
-    loss that is the sum of a batch's and of weights themselves says what to write.
+    A number that is read of one (`.item()`, `float`, `bool`, a format) is that of the whole tensor; to pickle one is an
+    error, as the file would hold the part of one process; setting `.data` of one, which torch does without effect, sets
+    it; and a loss that is the sum of a batch's and of weights themselves says what to write.
 
     Args:
         mesh: whose tensors.
@@ -228,7 +295,12 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
                 ) from error
             raise
 
+    def formatted(self: Any, spec: str) -> str:
+        ours = self.device_mesh in _MESHES and not self.dim()
+        return format(whole_of(self), spec) if ours else torch.Tensor.__format__(self, spec)  # type: ignore[no-untyped-call]
+
     kind: Any = DTensor
+    kind.__format__ = formatted
     kind.backward = backward
     kind._op_dispatcher._custom_op_handlers[scalar] = number
     kind.__reduce_ex__ = reduced
@@ -286,6 +358,11 @@ def unscale_apart(scaler: torch.amp.GradScaler) -> None:
         return found
 
     scaler._unscale_grads_ = unscale  # type: ignore[method-assign, assignment]
+
+
+def shards_weights() -> bool:
+    """This process has a sharded model, or had one."""
+    return bool(_MESHES)
 
 
 def is_sharded(value: object) -> bool:

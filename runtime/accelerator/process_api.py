@@ -11,6 +11,7 @@ from ..data.progress import Progress
 from ..monitoring.monitor import Monitor
 from ..process import group
 from ..process.state import PartialState
+from ..strategies.full_state import whole_everywhere
 from ..types import Decorated, DistributedType
 from .state import AcceleratorState, GradientState
 
@@ -105,8 +106,9 @@ class Placed:
         group.wait_for_everyone()
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print once per machine."""
-        self._found.print(*args, **kwargs)
+        """Print once per machine. Sharded tensors are printed as a whole: all processes call it then."""
+        wholes = (whole_everywhere(one) if isinstance(one, torch.Tensor) else one for one in args)
+        self._found.print(*wholes, **kwargs)
 
     def main_process_first(self) -> AbstractContextManager[None]:
         """The main process runs the body first, then all others; they are released also when it raises."""

@@ -16,7 +16,7 @@ from ..collectives.world import World
 from ..config.project import PathLike, ProjectConfiguration
 from ..errors import WrongKindError
 from ..monitoring.monitor import Monitor
-from ..strategies.full_state import full_state, gathered, holds_shards
+from ..strategies.full_state import full_state, gathered, holds_shards, whole_everywhere
 from ..strategies.unwrap import extract_model_from_parallel
 from ..strategies.unwrap import unwrap as plain_model
 from ..tracking.base import GeneralTracker
@@ -208,8 +208,12 @@ class Records:
         step: int | None = None,
         log_kwargs: dict[str, dict[str, Any]] | None = None,
     ) -> None:
-        """Hand figures and texts to all trackers; once a job. `log_kwargs` holds arguments by name of the tracker."""
-        self._trackers.log(values, step, log_kwargs)
+        """
+        Hand figures and texts to all trackers; once a job. `log_kwargs` holds arguments by name of the tracker.
+
+        Of sharded weights, and of what is computed from them, trackers get the whole: all processes call it then.
+        """
+        self._trackers.log(whole_everywhere(values), step, log_kwargs)
 
     def get_tracker(self, name: str, unwrap: bool = False) -> Any:
         """

@@ -154,7 +154,7 @@ def overwrite_tensors(world: World, tensors: list[torch.Tensor], source: int = 0
     """Copy the values of one rank into the tensors of the others, in place; sizes are known to be equal."""
     world.note(f"broadcast from {source}", tensors, equal=True)
     if world.rank == source:
-        world.broadcast_bytes(pack(tensors, world.device), source)
+        world.broadcast_bytes(pack(tensors, world.device, may_alias=True), source)
     else:
         fill(tensors, world.broadcast_bytes(None, source))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -11,6 +11,7 @@ from torch import nn
 
 from .. import torch_internals as internals
 from ..device.placement import is_container
+from ..torch_sharding import copied_part
 
 _WIDTHS = {1: torch.int8, 2: torch.int16, 4: torch.int32}
 _KNOWN = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -23,6 +24,27 @@ def comparable(tensor: torch.Tensor) -> bool:
     """An ordinary tensor, of which every process has a whole one."""
     plain = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout is torch.strided
     return plain and tensor.dtype in _KNOWN and not tensor.is_meta and not hasattr(tensor, "ds_id")
+
+
+def copies(tensors: Iterable[torch.Tensor]) -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
+    """
+    What several processes have alike.
+
+    Args:
+        tensors: of a model, say.
+
+    Returns:
+        Pairs of a tensor and what this process has of it: under "" where it is the whole, and all processes have it;
+        under "shard 0" and the like where it is that part of several replicas, and one process of each has it.
+    """
+    found: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    for tensor in tensors:
+        part = copied_part(tensor)
+        if part is not None:
+            found.setdefault(f"shard {part[1]}", []).append((tensor, part[0]))
+        elif comparable(tensor):
+            found.setdefault("", []).append((tensor, tensor))
+    return found
 
 
 def sums(tensors: Sequence[torch.Tensor]) -> list[int]:

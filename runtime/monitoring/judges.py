@@ -11,6 +11,8 @@ from ..process.statements import JUDGES, SharedVerdict
 
 WEIGHTS = "weights"
 """Statements about the weights of a prepared model."""
+SHARDS = "shards"
+"""Statements about one shard of its weights, where there are replicas of shards."""
 BUFFERS = "buffers"
 """Statements about its buffers."""
 LOOSE = "loose"
@@ -22,7 +24,7 @@ _ALIKE = 1e-4
 
 
 NamesOf: TypeAlias = "Callable[[int, str], tuple[str, list[str]]]"
-"""The class of the prepared model with a number, and the names of its WEIGHTS or BUFFERS."""
+"""The class of the prepared model with a number, and the names of its WEIGHTS, SHARDS or BUFFERS."""
 _CAUSES = {
     WEIGHTS: "weights that one rank loads, initialises or changes after prepare; an optimizer step or a clipping that "
     "only some ranks make; gradients that one rank changes after backward; random numbers drawn after prepare (weights "
@@ -32,12 +34,15 @@ _CAUSES = {
     BUFFERS: "a buffer that only some ranks register, or whose class ignores what is copied into it. If they should "
     "differ: Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)]).",
 }
-_ONE = {WEIGHTS: "parameter", BUFFERS: "buffer"}
+_CAUSES[SHARDS] = _CAUSES[WEIGHTS]
+_ONE = {WEIGHTS: "parameter", SHARDS: "parameter", BUFFERS: "buffer"}
+_ALSO = {WEIGHTS: "", SHARDS: ", which have the same shard of each weight,", BUFFERS: ""}
 
 
 def enter(names_of: NamesOf) -> None:
     """Judge from now on."""
     JUDGES[WEIGHTS] = lambda said, _: differing(said, WEIGHTS, names_of)
+    JUDGES[SHARDS] = lambda said, _: differing(said, SHARDS, names_of)
     JUDGES[BUFFERS] = lambda said, _: differing(said, BUFFERS, names_of)
     JUDGES[LOOSE] = loose
     JUDGES[ROWS] = same_rows
@@ -56,7 +61,7 @@ def differing(said: dict[int, Any], kind: str, names_of: NamesOf) -> SharedVerdi
             one = _ONE[kind]
             name = f"`{names[index]}`" if index < len(names) else f"its number of {one}s"
             text = (
-                f"the {kind} of the prepared model ({model}) differ between rank {first} and rank {other} "
+                f"the {kind} of the prepared model ({model}) differ between rank {first} and rank {other}{_ALSO[kind]} "
                 f"{mine['when']}: the first {one} that differs is {name} ({len(apart)} of {len(pairs)} {one}s "
                 f"differ).{_at(mine)} Likely causes: {_CAUSES[kind]}"
             )

@@ -188,8 +188,13 @@ def _names_of(number: int, kind: str) -> tuple[str, list[str]]:
     model = None if entry is None else entry.model()
     if model is None:
         return "gone by now", []
-    tensors = model.named_parameters() if kind == judges.WEIGHTS else model.named_buffers()
-    return type(model).__name__, [name for name, one in tensors if checksums.comparable(one)]
+    named = model.named_buffers() if kind == judges.BUFFERS else model.named_parameters()
+    names = {id(one): name for name, one in named}
+    tensors = list(model.buffers() if kind == judges.BUFFERS else model.parameters())
+    groups = checksums.copies(tensors).items()
+    return type(model).__name__, [
+        names[id(one)] for part, pairs in groups if bool(part) is (kind == judges.SHARDS) for one, _ in pairs
+    ]
 
 
 # ---------------------------------------------------------------- steps
@@ -255,18 +260,22 @@ def _look(optimizer: Optimizer, steps: _Steps) -> None:
 def _state_weights(entry: _PreparedModel, occasion: str, when: str) -> None:
     model = entry.model()
     if model is not None:
-        sums = checksums.sums([one for one in model.parameters() if checksums.comparable(one)])
-        said = {"model": entry.number, "when": when, "at": _at(), "sums": sums}
-        watched_calls.say(judges.WEIGHTS, f"model {entry.number}, {occasion}", said)
+        for part, pairs in checksums.copies(model.parameters()).items():
+            where = f"{part}, {occasion}" if part else occasion
+            _state(entry, judges.SHARDS if part else judges.WEIGHTS, where, when, [own for _, own in pairs])
 
 
 def _state_buffers(entry: _PreparedModel) -> None:
     model = entry.model()
     if model is not None:
-        sums = checksums.sums([one for one in model.buffers() if checksums.comparable(one)])
         when = f"after backward pass {entry.buffers}, where they were made equal"
-        said = {"model": entry.number, "when": when, "at": _at(), "sums": sums}
-        watched_calls.say(judges.BUFFERS, f"model {entry.number}, {entry.buffers}", said)
+        buffers = [one for one in model.buffers() if checksums.comparable(one)]
+        _state(entry, judges.BUFFERS, str(entry.buffers), when, buffers)
+
+
+def _state(entry: _PreparedModel, kind: str, occasion: str, when: str, tensors: list[torch.Tensor]) -> None:
+    said = {"model": entry.number, "when": when, "at": _at(), "sums": checksums.sums(tensors)}
+    watched_calls.say(kind, f"model {entry.number}, {occasion}", said)
 
 
 def _state_loose(optimizer: Optimizer, steps: _Steps, weights: list[torch.Tensor]) -> None:

@@ -172,6 +172,22 @@ def explain() -> None:
             raise _Here.watch.ended()
 
 
+def explain_if_torn(error: BaseException) -> None:
+    """
+    A pass has ended in an error: if that has come up in a collective of torch, say what has caused it.
+
+    Raises:
+        CollectiveMismatch, CollectiveError: as `explain`.
+    """
+    if not isinstance(error, RuntimeError) or _Here.watch is None:
+        return
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None and trace.tb_frame.f_globals.get("__name__") == dist.distributed_c10d.__name__:
+        explain()
+
+
 def under_way() -> bool:
     """This thread has left a collective in its middle."""
     return _CALL.left is not None

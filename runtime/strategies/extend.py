@@ -9,9 +9,11 @@ pickles are of the script's class, and know nothing of the engine.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable
+from dis import opname
 from functools import wraps
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, Protocol
 
 import torch
@@ -38,12 +40,26 @@ class Engine(Protocol):
 
 
 class _Itself:
-    """`model.module` is the model, for code that was written for a wrapper."""
+    """
+    `model.module` is the model, for code that was written for a wrapper.
+
+    Who asks first whether there is one gets no for an answer, as from the plain model: `hasattr(model, "module")`, and
+    `while hasattr(model, "module"): model = model.module`, which would never end. What code spells is no question; what
+    a function looks for by its name is one.
+    """
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        return instance.__dict__.get("_modules", {}).get("module", instance)
+        own = instance.__dict__.get("_modules", {}).get("module")
+        if own is None and not _spelled(sys._getframe(1)):
+            raise AttributeError("module")
+        return instance if own is None else own
+
+
+def _spelled(frame: FrameType) -> bool:
+    """The instruction that a frame is at reads an attribute."""
+    return opname[frame.f_code.co_code[frame.f_lasti]] in ("LOAD_ATTR", "LOAD_METHOD")
 
 
 class Extended(Front):
@@ -85,7 +101,7 @@ def extend(model: nn.Module, engine: Engine, front: type[Extended] = Extended) -
         log.warning("%s is a scripted module: it runs in the precision that it was made for", cls.__name__)
         return False
     attributes: dict[str, Any] = {"_torchlift_engine": engine}
-    if not hasattr(model, "module") and not _unwraps_itself(cls):
+    if not hasattr(model, "module"):
         attributes["module"] = _Itself()
     if engine.mixed:
         attributes.update({name: _around(engine, getattr(cls, name)) for name in computing_methods(model)})
@@ -97,11 +113,6 @@ def extend(model: nn.Module, engine: Engine, front: type[Extended] = Extended) -
         )
         return False
     return True
-
-
-def _unwraps_itself(cls: type) -> bool:
-    """Models of transformers look for `module` when they are saved, and in that one again, until there is none."""
-    return any(base.__module__.partition(".")[0] == "transformers" for base in cls.__mro__)
 
 
 def computing_methods(model: nn.Module) -> list[str]:

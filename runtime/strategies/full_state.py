@@ -10,11 +10,13 @@ from torch import nn
 
 from ..collectives.world import World
 from ..device.placement import map_tree
-from ..torch_sharding import as_sharded, is_sharded
+from ..torch_sharding import as_sharded, is_sharded, shards_weights, whole_of
 
 
 def holds_shards(tree: Any) -> bool:
     """Some tensor of a tree is sharded."""
+    if not shards_weights():
+        return False
     found = False
 
     def look(leaf: Any) -> Any:
@@ -24,6 +26,11 @@ def holds_shards(tree: Any) -> bool:
 
     map_tree(look, tree)
     return found
+
+
+def whole_everywhere(tree: Any) -> Any:
+    """A tree with whole tensors in the place of sharded ones, on each process. All processes call it."""
+    return map_tree(lambda leaf: whole_of(leaf) if is_sharded(leaf) else leaf, tree) if holds_shards(tree) else tree
 
 
 def gathered(world: World, tree: Any, what: str) -> Any:

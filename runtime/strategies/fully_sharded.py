@@ -139,7 +139,7 @@ class FullyShardedEngine(TrainingEngine):
         for root in roots:
             if hasattr(root, "set_reduce_scatter_unused_params"):
                 root.set_reduce_scatter_unused_params(True)
-            hear_backward(root, self._come_by)
+            hear_backward(root, self._come_by, watched_calls.explain_if_torn)
         self.look()
 
     @property
@@ -184,8 +184,9 @@ class FullyShardedEngine(TrainingEngine):
         self._depth += 1
         try:
             return run()
-        except BaseException:
+        except BaseException as error:
             self._fail()
+            watched_calls.explain_if_torn(error)
             raise
         finally:
             self._depth -= 1

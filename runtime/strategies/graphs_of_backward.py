@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,9 +15,11 @@ from ..torch_sharding import (
     end_with_exchange,
     exchange_rest,
     give_up_gathered,
+    guard_gradients,
     keep_gathered,
     whole_parameter,
 )
+from .former import current
 
 
 class GraphsOfBackward:
@@ -46,6 +49,7 @@ class GraphsOfBackward:
         """A pass is making a graph of itself."""
         self._changes: int | None = None
         """How often weights had been changed when such a pass began. None: nothing is kept."""
+        guard_gradients(self)
 
     def comes_by(self) -> None:
         """A backward pass has come to a unit."""
@@ -105,6 +109,22 @@ class GraphsOfBackward:
         if any(here for (here,) in world.gather_numbers([int(late)])):
             for root in self._roots:
                 exchange_rest(root)
+
+    # ---------------------------------------------------------------- gradients that the script asks for
+
+    def whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What passes compute with in the place of a weight; None for what is no weight of the model."""
+        one = current(tensor)
+        return next((whole_parameter(part) for part in self._parts if part.sharded_param is one), None)
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """In the body, a pass gives gradients to who asks for them, and none to weights: nothing is exchanged."""
+        self._exchange(False)
+        try:
+            yield
+        finally:
+            self._exchange(self._syncs())
 
     def give_up(self) -> None:
         """Weights are freed again when they are not needed."""

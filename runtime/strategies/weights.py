@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import attrgetter, is_, methodcaller
 from zlib import crc32
@@ -18,6 +18,8 @@ from ..torch_internals import Table, buffers_in, tables
 
 _KIND = attrgetter("dtype", "requires_grad")
 _VALUES = methodcaller("values")
+_PORTION = 32 << 20
+"""So many bytes are sent in one collective, where a tensor is not larger."""
 
 
 class Weights:
@@ -110,9 +112,23 @@ def equalise(world: World, tensors: list[torch.Tensor], together: bool = False) 
         together: all processes have just taken part in an exchange, so rank 0 need not wait for them again.
     """
     tensors = [tensor for tensor in tensors if not is_lazy(tensor)]  # that have no values yet
-    if tensors:
-        copy = follow if together else overwrite_tensors
-        copy(world, [_without_repeats(tensor.data) for tensor in tensors])
+    copy = follow if together else overwrite_tensors
+    for some in _in_portions(_without_repeats(tensor.data) for tensor in tensors):
+        copy(world, some)
+
+
+def _in_portions(tensors: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """What travels together: a copy of a large model would not fit beside it."""
+    portion: list[torch.Tensor] = []
+    held = 0
+    for tensor in tensors:
+        if portion and held + tensor.nbytes > _PORTION:
+            yield portion
+            portion, held = [], 0
+        portion.append(tensor)
+        held += tensor.nbytes
+    if portion:
+        yield portion
 
 
 def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:

@@ -84,11 +84,11 @@ def job_text(forks: Any, tmp_path: Path) -> Callable[..., list[Any]]:
 
 @pytest.fixture(scope="session")
 def sanitized(forks: Any) -> Callable[..., list[Any]]:
-    """`sanitized("name.py", folder, *arguments)` runs a script of the jobs folder on two ranks, under the sanitizer."""
+    """`sanitized("name.py", folder, *arguments)` runs a script of the jobs folder under the sanitizer, on two ranks."""
 
-    def run(name: str, folder: Path, *rest: Any, **more: Any) -> list[Any]:
+    def run(name: str, folder: Path, *rest: Any, ranks: int = 2, **more: Any) -> list[Any]:
         under = ["-m", "torchlift.runtime.monitoring.sanitizer", JOBS / name]
         place = {"TORCHLIFT_SANITIZE": "1", "TORCHLIFT_SANITIZE_FOLDER": str(folder)}
-        return run_job(forks, Path(under[0]), 2, *under[1:], *rest, **place, **more)
+        return run_job(forks, Path(under[0]), ranks, *under[1:], *rest, **place, **more)
 
     return run

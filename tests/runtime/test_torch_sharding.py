@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 import torch
@@ -35,6 +36,7 @@ def test_it_was_tried_with_the_torch_that_is_installed() -> None:
         (torch.Tensor, "_backward_hooks"),
         (torch.Tensor, "_post_accumulate_grad_hooks"),
         (torch.distributed._composable, "checkpoint"),
+        (torch.autograd, "_engine_run_backward"),
     ],
 )
 def test_a_method_is_there(owner: type, name: str) -> None:
@@ -59,6 +61,15 @@ def test_an_attribute_is_still_set(owner: type, words: list[str]) -> None:
 
 def test_numbers_of_sharded_tensors_can_be_handled() -> None:
     assert isinstance(DTensor._op_dispatcher._custom_op_handlers, dict)
+
+
+def test_gradients_are_asked_for_by_positions_that_are_known() -> None:
+    """The fifth argument is what gradients are asked for, the keyword says whether weights get them."""
+    calls = re.findall(r"(?<!def )_engine_run_backward\(([^)]*)\)", inspect.getsource(torch.autograd))
+    assert len(calls) == 3
+    for call in calls:
+        arguments = [one.strip() for one in call.split(",") if one.strip()]
+        assert arguments[4] == "inputs_tuple" and arguments[-1].startswith("accumulate_grad=")
 
 
 def test_every_function_says_what_it_is_for() -> None:

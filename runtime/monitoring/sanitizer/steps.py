@@ -29,7 +29,7 @@ class StepSums:
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._named: set[int] = set()
+        self._named: set[tuple[int, str]] = set()
         self._numbers = 0
 
     def install(self) -> None:
@@ -41,19 +41,29 @@ class StepSums:
             return
         stepped = [one for group in optimizer.param_groups for one in group["params"]]
         self._log.moves += 1
-        weights = [one for one in kept_equal(stepped) if checksums.comparable(one)]
-        if not weights:
-            return
+        for part, pairs in checksums.copies(kept_equal(stepped)).items():
+            self._record(optimizer, part, *map(list, zip(*pairs, strict=True)))
+
+    def _record(self, optimizer: Optimizer, part: str, weights: list[torch.Tensor], own: list[torch.Tensor]) -> None:
+        """
+        Of those weights that other processes have as well.
+
+        Args:
+            optimizer: that has stepped.
+            part: which part of the weights it is, where they are sharded in several replicas; else "".
+            weights: as the model has them.
+            own: what this process has of them.
+        """
         at, loops = self._log.line(), self._log.loops()
-        shapes = crc32("".join(f"{tuple(one.shape)}{one.dtype}" for one in weights).encode())
+        shapes = crc32(part.encode() + "".join(f"{tuple(one.shape)}{one.dtype}" for one in own).encode())
         turn = self._log.turn(f"{at} {shapes}", MOST_EVENTS)
         if turn is None:
             return
-        if id(optimizer) not in self._named:
-            self._named.add(id(optimizer))
+        if (id(optimizer), part) not in self._named:
+            self._named.add((id(optimizer), part))
             names = names_of(weights)
             self._log.write("weights", of=shapes, names=names, kind=type(optimizer).__name__)
-        sums = checksums.sums(weights)
+        sums = checksums.sums(own)
         self._numbers += len(sums)
         short = [f"{one & 0xFFFFFFFFFFFFFFFF:x}" for one in sums]
         if self._numbers > _MOST_NUMBERS:

@@ -75,22 +75,36 @@ def the_model_stays_the_object_it_was():
     same_everywhere(net)
 
 
-def a_model_that_looks_for_its_module_finds_none():
-    """Those of transformers unwrap themselves as long as there is one, when they are saved."""
+def who_looks_for_the_module_of_a_model_finds_none():
+    """Models of transformers unwrap themselves as long as there is one, when they are saved; so do scripts."""
+
+    def unwrapped(one):
+        for _ in range(3):
+            if not hasattr(one, "module"):
+                return one
+            one = one.module
+        raise RecursionError
 
     class Saved(Net):
-        __module__ = "transformers.models.net"
-
         def save_pretrained(self):
-            inner = self
-            for _ in range(3):
-                if not hasattr(inner, "module"):
-                    return inner
-                inner = inner.module
-            raise RecursionError
+            return unwrapped(self)
 
     net = accelerator.prepare(Saved())
-    assert net.save_pretrained() is net
+    assert net.save_pretrained() is unwrapped(net) is net
+    assert (net.module if hasattr(net, "module") else net) is getattr(net, "module", net) is net
+    assert net.module.state_dict().keys() == net.state_dict().keys() and net.module.module is net
+
+    class Wrapper(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.module = inner
+
+        def forward(self, x):
+            return self.module(x)
+
+    net = Net()
+    wrapped = accelerator.prepare(Wrapper(net))
+    assert wrapped.module is unwrapped(wrapped) is net
 
 
 def copies_and_pickles_are_of_the_plain_class():

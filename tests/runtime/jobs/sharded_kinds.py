@@ -1,6 +1,8 @@
 """Precision, checkpointing, offload, kinds of models, and what cannot be: with sharded weights."""
 
 import copy
+import logging
+from contextlib import contextmanager
 
 import torch
 from claims import run
@@ -86,6 +88,16 @@ def refused(kinds, call, *arguments, **more):
     except kinds as error:
         return str(error)
     raise AssertionError(f"{kinds} was not raised")
+
+
+@contextmanager
+def capture(logger):
+    """What is logged in the body."""
+    said, handler = [], logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger(logger).addHandler(handler)
+    yield said
+    logging.getLogger(logger).removeHandler(handler)
 
 
 def sgd(model):
@@ -394,6 +406,33 @@ def weights_that_only_rank_0_has():
     close(whole(model), dict(plain.state_dict()))
 
 
+def a_model_of_one_small_layer():
+    """It has fewer rows than there are processes."""
+    as_replicated(lambda: nn.Linear(3, 1))
+    as_replicated(lambda: nn.Linear(3, 1, bias=False), FullyShardedDataParallelPlugin(min_num_params=100))
+
+
+def a_model_with_nothing_to_train():
+    model, plain = seeded(lambda: Net().requires_grad_(False)), seeded(Net)
+    model = accelerator.prepare(model)
+    torch.testing.assert_close(model(rows()), plain(rows()))
+    assert hasattr(model.body.weight, "full_tensor")
+    close(whole(model), dict(plain.state_dict()), 0)
+    x = rows().requires_grad_(True)
+    accelerator.backward(model(x).square().mean())
+    assert x.grad is not None and all(one.grad is None for one in model.parameters())
+
+
+def a_policy_in_fp16_that_nothing_scales():
+    low = FullyShardedDataParallelPlugin(mixed_precision_policy="fp16")
+    with capture("torchlift.runtime.accelerator.sharded_models") as said:
+        Accelerator(fsdp_plugin=low).prepare(Net().float())
+    assert 'nothing scales its loss: small gradients become zeros. Use Accelerator(mixed_precision="fp16")' in said[0]
+    with capture("torchlift.runtime.accelerator.sharded_models") as said:
+        Accelerator(fsdp_plugin=low, mixed_precision="fp16").prepare(Net().float())
+    assert said == []
+
+
 # ---------------------------------------------------------------- what cannot be
 
 
@@ -432,6 +471,6 @@ def different_models_are_refused():
 
 run(
     globals(),
-    "in_blocks seeded rows square whole close refused sgd trained as_replicated",
+    "in_blocks seeded rows square whole close refused capture contextmanager sgd trained as_replicated",
     after=accelerator.free_memory,
 )

@@ -245,4 +245,71 @@ def a_term_of_the_weights_in_the_loss():
     trained_alike(losses, make=Wide)
 
 
-run(globals(), "in_blocks rows penalty trained_alike refused", after=accelerator.free_memory)
+def close(found, wanted):
+    for one, other in zip(found, wanted, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(whole_of(one), other, rtol=0, atol=1e-9)
+
+
+def gradients_that_are_asked_for():
+    """Those of this process's rows, whole, as without sharding; nothing is exchanged, and no weight gets one."""
+    for plugin in PLUGINS:
+        mine = Accelerator(fsdp_plugin=plugin)
+        torch.manual_seed(1)
+        model = Net()
+        plain, before = copy.deepcopy(model), list(model.parameters())
+        model = mine.prepare(model)
+        for listed in (before, list(model.parameters())):
+            losses = [one(rows(0)).square().mean() for one in (model, plain)]
+            more = {"allow_unused": True, "retain_graph": True}
+            found = torch.autograd.grad(losses[0], listed, **more)
+            wanted = torch.autograd.grad(losses[1], list(plain.parameters()), **more)
+            close(found, wanted)
+            assert type(found[3]) is torch.Tensor and any(one is None for one in found)
+            assert all(one.grad is None for one in model.parameters())
+            mine.backward(losses[0] / found[3].norm())
+            for r in range(size):
+                other = plain(rows(0, r)).square().mean()
+                (bias,) = torch.autograd.grad(other, [plain.body.bias], retain_graph=True)
+                (other / bias.norm() / size).backward()
+            close([one.grad for one in model.parameters()], [one.grad for one in plain.parameters()])
+            model.zero_grad()
+            plain.zero_grad()
+
+
+def gradients_of_some_weights():
+    model = accelerator.prepare(Net())
+    plain = Net()
+    plain.load_state_dict({name: whole_of(value).clone() for name, value in model.state_dict().items()})
+    for backward in (accelerator.backward, torch.Tensor.backward):
+        some = [model.body.weight, model.head.bias]
+        backward(model(rows(0)).square().mean(), inputs=some)
+        for r in range(size):
+            (plain(rows(0, r)).square().mean() / size).backward(inputs=[plain.body.weight, plain.head.bias])
+        close([one.grad for one in model.parameters()], [one.grad for one in plain.parameters()])
+        model.zero_grad()
+        plain.zero_grad()
+
+
+def rows_that_are_changed_by_their_gradient():
+    """A weight that nothing uses has no gradient afterwards, and AdamW leaves it as it is."""
+
+    def loss_of(net, x):
+        x = x.clone().requires_grad_(True)
+        (slope,) = torch.autograd.grad(net(x).square().mean(), x)
+        return net((x + 0.1 * slope.sign()).detach()).square().mean()
+
+    trained_alike(loss_of)
+    trained_alike(loss_of, plain_backward=True)
+
+
+def a_penalty_on_gradients_of_weights():
+    def loss_of(net, x):
+        gradients = torch.autograd.grad(net(x).square().mean(), [net.body.weight, net.head.weight], create_graph=True)
+        return net(x).square().mean() + sum(one.square().sum() for one in gradients)
+
+    trained_alike(loss_of)
+
+
+run(globals(), "close in_blocks rows penalty trained_alike refused", after=accelerator.free_memory)

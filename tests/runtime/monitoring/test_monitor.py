@@ -97,6 +97,15 @@ def test_who_has_gone_and_where_and_why(seen):
     assert "rank 0 failed with KeyError: 'accuracy', at " in waiting
 
 
+def test_replicas_of_shards_that_differ(job):
+    assert job("sharded_replicas.py", 4, "alike") == [True] * 4
+    for status, output in job("sharded_replicas.py", 4, "apart", fails=True):
+        assert status == 1
+        assert "DivergenceError: the shards of the prepared model (Net) differ between rank 1 and rank 3" in output
+        assert "which have the same shard of each weight, after step 2" in output
+        assert "the first parameter that differs is `body.weight` (1 of 4 parameters differ)" in output
+
+
 SILENT = """
 import torch
 from torchlift.runtime import Accelerator

@@ -9,7 +9,9 @@ from torch import nn
 from torchlift.runtime import Accelerator, FullyShardedDataParallelPlugin
 
 
-@pytest.mark.parametrize(("processes", "mesh", "claims"), [(2, "2", ""), (3, "3", ""), (4, "2x2", "few")])
+@pytest.mark.parametrize(
+    ("processes", "mesh", "claims"), [(2, "2", ""), (3, "3", ""), (4, "4", "few"), (4, "2x2", "few")]
+)
 def test_training_is_that_of_one_process(job, processes, mesh, claims):
     assert job("sharded.py", processes, mesh, *claims.split()) == [True] * processes
 
@@ -37,6 +39,10 @@ def test_kinds_of_models_and_settings_and_what_cannot_be(job):
 
 def test_gradients_of_gradients(job):
     assert job("sharded_penalties.py", 2) == [True, True]
+
+
+def test_trackers_printed_figures_and_the_pace(job, tmp_path):
+    assert job("sharded_beside.py", 2, tmp_path) == [True, True]
 
 
 def test_one_process_says_that_sharding_changes_nothing(caplog, monkeypatch):

@@ -11,28 +11,38 @@ import os, sys, torch
 from torch import nn
 from torchlift.runtime import Accelerator, FullyShardedDataParallelPlugin
 
+def dies(where):
+    if os.environ["RANK"] == "1" and sys.argv[1] == where:
+        os._exit(9)  # the other one is about to gather the weights of the next block
+
 class Block(nn.Linear):
     def forward(self, x):
-        if os.environ["RANK"] == "1" and sys.argv[1:] == ["dies"]:
-            os._exit(9)  # the other one is about to gather the weights of the next block
+        dies("forward")
+        if x.requires_grad:
+            x.register_hook(lambda gradient: dies("backward"))
         return super().forward(x)
 
 accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(transformer_cls_names_to_wrap=["Block"]))
-model = nn.Sequential(Block(64, 64), Block(64, 64))
+model = nn.Sequential(Block(64, 64), Block(64, 64), Block(64, 64))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model, optimizer = accelerator.prepare(model, optimizer)
-accelerator.backward(model(torch.ones(2, 64)).sum())
+loss = model(torch.ones(2, 64)).sum()
+accelerator.backward(loss) if sys.argv[2] == "ours" else loss.backward()
 optimizer.step()
-accelerator.save(accelerator.get_state_dict(model), sys.argv[2]) if len(sys.argv) > 2 else None
 print("RESULT true")
 """
 
 
-def test_a_process_that_dies_while_weights_are_gathered_ends_the_job(job_text):
-    assert job_text(DIES, 2, "lives") == [True, True]
-    (status, output), (other, _) = job_text(DIES, 2, "dies", fails=True, seconds=60)
+@pytest.mark.parametrize(("where", "whose"), [("forward", "ours"), ("backward", "ours"), ("backward", "torch's")])
+def test_a_process_that_dies_while_weights_are_gathered_ends_the_job(job_text, where, whose):
+    (status, output), (other, _) = job_text(DIES, 2, where, whose, fails=True, seconds=60)
     assert (status, other) == (1, 9)
-    assert "Error" in output and "RESULT" not in output
+    last = output.strip().splitlines()[-1]
+    assert "CollectiveError: rank 1 has ended, or left the job, while rank 0 waits for it in a collective" in last
+
+
+def test_the_same_program_without_a_fault(job_text):
+    assert job_text(DIES, 2, "nowhere", "ours") == [True, True]
 
 
 SAVES = """

@@ -125,6 +125,18 @@ def test_weights_are_compared_after_every_step(sanitized, tmp_path):
     assert one.times == 3
 
 
+def test_shards_are_compared_with_those_of_the_other_replica(sanitized, tmp_path):
+    found = {}
+    for case in ("alike", "apart"):
+        sanitized("sharded_replicas.py", tmp_path / case, case, ranks=4, TORCHLIFT_MONITOR="0")
+        found[case] = [one for one in report(tmp_path / case).reports if "RESULT" not in one.text]
+    assert found["alike"] == []
+    (one,) = found["apart"]
+    line = lines_of("sharded_replicas.py")["weights"]
+    assert (one.kind, one.at) == ("weights differ", f"{JOBS}/sharded_replicas.py:{line}")
+    assert one.text == "1 of 4 weights differ after step 2 of SGD between rank 1 and rank 3; the first is `body.weight`"
+
+
 def test_scripts_that_know_nothing_of_us(sanitized, tmp_path):
     sanitized("sanitized_ddp.py", tmp_path)
     outcome = report(tmp_path)
