@@ -580,6 +580,11 @@ def keeps_path(name: str) -> bool:
 # ---------------------------------------------------------------- what is written, fetched, searched
 
 
+def pictures(name: str) -> bool:
+    """Whether a call draws what it is given into a picture."""
+    return transfer(name, outside.Picture) is not None
+
+
 def fetches(name: str) -> bool:
     """Whether a call fetches something and leaves it in a folder, or unpacks it there."""
     return transfer(name, outside.Download) is not None

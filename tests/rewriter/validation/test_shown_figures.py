@@ -139,6 +139,12 @@ PLACES = {
         "result = evaluate()\naccelerator.print(result)\n",
         ["result"],
     ),
+    "what is drawn into a picture, and what a function draws": (
+        "    x = x\nimport matplotlib.pyplot as plt\nimport seaborn as sns\n"
+        "def draw(values):\n    fig, axes = plt.subplots(1, 2)\n    axes[0].hist(values)\n    fig.savefig('a.png')\n"
+        "plt.imshow(output.detach().numpy())\nplt.savefig('b.png')\nsns.heatmap(loss.detach())\ndraw(y.tolist())\n",
+        ["y", "output", "loss"],
+    ),
     "the worst row of a batch that the script cut by itself": (
         "worst = 0.0\nfor start in range(0, 64, 8):\n    x, y = accelerator.shard_batch(rows[start : start + 8])\n"
         "    each = nn.functional.cross_entropy(model(x), y, reduction='none')\n    accelerator.backward(each.mean())\n"
@@ -198,6 +204,9 @@ WHOLE = {
     ),
     "counts of steps, shapes, weights": (
         "    many = len(x)\n    accelerator.print(step, x.shape, many, x.dtype, model.weight.norm())\n"
+    ),
+    "weights that are drawn": (
+        "    x = x\nimport matplotlib.pyplot as plt\nplt.imshow(model.weight.detach().numpy())\nplt.title(len(rows))\n"
     ),
     "how many entries an array has": (
         "    found['means'] = output.detach().mean(0).numpy()\ntable = found['means']\naccelerator.print(table.size)\n"
