@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import libcst as cst
@@ -128,10 +128,10 @@ class Collected:
         self.scattered += [lent_wrapper(wrapper.node, user) for wrapper, user in lent if user is not None]
         self.placements += [each for each in self.scattered if isinstance(each, Placement)]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
-        self.gathers += [g for u, g in cut.gathers if u is unit]
-        self.figures = [figure for e in understood for figure in e.figures]
         totals = anyway.totals
-        self.gathers += [a for a in totals if isinstance(a, Gather)]
+        each_step = [a for a in totals if isinstance(a, Gather)]
+        self.gathers += [*(g for u, g in cut.gathers if u is unit and not _joined(unit, g, each_step)), *each_step]
+        self.figures = [figure for e in understood for figure in e.figures]
         self.figures += [a for a in totals if isinstance(a, BatchFigure)]
         self.averages = [a for a in totals if isinstance(a, Count) and not program.config.keep_global_batch]
         self.output = output(state, unit, reach, training, Together(state, reach, training, settled_here(self.gathers)))
@@ -429,3 +429,10 @@ def settled_here(gathers: Iterable[Gather]) -> set[cst.CSTNode]:
 def called_name(record: CallRecord) -> str:
     """The last name of what is called: that of the outside function where an alias hides it."""
     return outside_name(record).rpartition(".")[2] or method_name(record.node)
+
+
+def _joined(unit: Unit, gather: Gather, others: Sequence[Gather]) -> bool:
+    """Whether what is gathered after a loop has been set to the rows of all processes in the loop: nothing is gathered
+    twice."""
+    inside = (other for other in others if gather.node in unit.names.ancestors(other.node))
+    return any(set(gather.names) <= set(other.set_anew) for other in inside)

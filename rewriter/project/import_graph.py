@@ -181,6 +181,8 @@ class Library:
         for module, added in self._added(given):
             tops = (module.parent,) if added.own else (module.parent, top)
             found += [f for f in (_plain(above / added.text) for above in tops) if f.is_dir()]
+        if any(each.module.partition(".")[0] == folder.name for each in self.imports(given)):
+            found.append(folder.parent)  # `python -m src.train`
         while top in folder.parents or (folder / "__init__.py").exists():
             folder = folder.parent
             found.append(folder)

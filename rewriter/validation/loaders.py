@@ -20,8 +20,6 @@ from ..facts.torch_api import questions
 from .program import EmittedProgram
 from .violation import Violation
 
-_SHARES = frozenset({"shard_batch", "split_between_processes"})
-
 
 class Unprepared(NamedTuple):
     """A loop over a loader that is not prepared."""
@@ -67,8 +65,9 @@ def iterated(loop: cst.CSTNode) -> cst.CSTNode:
 
 def _shared_by_hand(program: EmittedProgram) -> bool:
     """Whether the program gives each process its own part of something itself."""
-    cuts = any(method_name(record.node) in _SHARES for record in program.accelerated)
-    return cuts or any(questions.is_distributed_sampler(outside_name(record)) for record in program.records)
+    return bool(program.cuts) or any(
+        questions.is_distributed_sampler(outside_name(record)) for record in program.records
+    )
 
 
 def _gathers(program: EmittedProgram, loop: cst.CSTNode) -> bool:

@@ -425,7 +425,7 @@ class OwnRows:
         if origins(self._state.values.get(call), Role.LOADER, Role.MODEL):
             return NONE
         found = self._of_arguments(unit, call)
-        if (method_name(call) == "next" and self._draws(unit, call)) or self._is_noise(unit, call):
+        if self._draws(unit, call) or call in self._program.cuts or self._is_noise(unit, call):
             found |= {RowsOf.TRAINING}
         if isinstance(call.func, cst.Attribute):
             found |= self._labels(unit, call.func.value)
@@ -435,6 +435,8 @@ class OwnRows:
 
     def _draws(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a call gives the next batch of a prepared loader."""
+        if method_name(call) != "next":
+            return False
         drawn = origins(self._state.values.get(call), Role.BATCH)
         return any(batch.source is not None and self._is_shared(unit, call, batch.source) for batch in drawn)
 

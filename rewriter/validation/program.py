@@ -26,6 +26,7 @@ from ..facts.roles import Origin, Role
 
 PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
 """Methods of the accelerator that prepare their arguments."""
+_CUTS = frozenset({"shard_batch", "split_between_processes"})
 
 
 class EmittedProgram:
@@ -88,6 +89,11 @@ class EmittedProgram:
     def accelerated(self) -> list[CallRecord]:
         """The reached calls of methods of the accelerator."""
         return [record for record in self.records if origins(record.receiver, Role.ACCELERATOR)]
+
+    @cached_property
+    def cuts(self) -> frozenset[cst.Call]:
+        """The calls that give this process its own rows of a batch that the script makes itself."""
+        return frozenset(record.node for record in self.accelerated if method_name(record.node) in _CUTS)
 
     @cached_property
     def prepares(self) -> list[CallRecord]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ..analysis.dataflow.callees import method_name
+from ..analysis.dataflow.callees import made_names, method_name, outside_names
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.layouts.epoch_quotients import RowTotals, datasets, division
@@ -18,6 +18,7 @@ from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children, descendants
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
+from ..facts.torch_api import questions
 from .own_rows import OwnRows, RowsOf
 from .program import EmittedProgram
 from .violation import Violation
@@ -70,7 +71,7 @@ def divided(program: EmittedProgram) -> Iterator[Violation]:
 
 
 def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
-    """The calls that print, log or write, and those that give a figure to a scheduler."""
+    """The calls that print, log, draw or write, and those that give a figure to a scheduler."""
     found = {line_of(unit, effect): None for effect in program.outputs[unit].effects if effect.kind in _LEAVE}
     for call in unit.names.calls:
         record = program.state.calls.get(call)
@@ -78,7 +79,8 @@ def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
             continue
         ours = bool(origins(record.receiver, Role.ACCELERATOR)) and method_name(call) in ("print", "log")
         steers = method_name(call) == "step" and bool(origins(record.receiver, Role.SCHEDULER))
-        if ours or steers or is_logged(program.state, call):
+        drawn = any(map(questions.pictures, (*outside_names(record), *made_names(record))))
+        if ours or steers or drawn or is_logged(program.state, call):
             found[call] = None
     reached = program.reach.reachable
     yield from (n for n in found if isinstance(n, cst.Call) and unit.names.function(n) in reached)

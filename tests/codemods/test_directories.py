@@ -65,6 +65,15 @@ def test_asking_first_does_not_help(question: str, before: str, after: str, line
     assert lines(imports=IMPORTS, top=f"out = 'out'\n{question}\n{before}") == ([before], [after], [])
 
 
+@pytest.mark.parametrize("inner", ["os.path.join(out, 'a')", "os.path.join(out, 'a', 'b')", "Path(out) / 'a'"])
+def test_all_wait_for_a_new_folder_before_they_make_one_in_it(inner: str, lines: Lines) -> None:
+    """Another process made it on the way to the inner one, and the main process found that it is there."""
+    top = f"out = 'runs'\nos.makedirs(out)\ninner = {inner}\nif not os.path.exists(inner):\n    os.mkdir(inner)"
+    new = lines(imports=IMPORTS, top=top)[1]
+    wait = new.index("accelerator.wait_for_everyone()")
+    assert new.index("    os.makedirs(out)") < wait < new.index("    os.makedirs(inner, exist_ok=True)")
+
+
 MUST_BE_NEW = ["os.makedirs('out')", "os.mkdir('out')", "Path('out').mkdir()", "os.makedirs('out', exist_ok=again)"]
 
 

@@ -202,6 +202,8 @@ ONCE: dict[str, tuple[str, str]] = {
     "a folder with all it holds": ("import shutil", "shutil.rmtree('a')"),
     "an export": ("import torch.onnx", "torch.onnx.export(model, x, 'a.onnx')"),
     "a folder of weights": ("", "model.save_pretrained('a')"),
+    "a page of a figure": ("import plotly.express as px", "px.line(y=[1]).write_html('a.html')"),
+    "a figure in the browser": ("import plotly.express as px", "px.line(y=[1]).show()"),
     "an animation": ("from matplotlib import animation", "animation.FuncAnimation(1, 2).save('a.gif')"),
 }
 
@@ -220,6 +222,13 @@ def test_a_table_that_becomes_a_text_is_not_written(given: str, lines: Lines) ->
     assert lines(imports="import pandas as pd", end=text) == ([], [], [])
     plain = text.replace("pd.DataFrame([1])", "table")
     assert lines(imports="import pandas as pd", built="table = pd.read_csv('a')", end=plain) == ([], [], [])
+
+
+def test_nobody_waits_for_a_picture_before_its_figure_is_closed(lines: Lines) -> None:
+    """`close` was taken for a function that may look at the file."""
+    end = "fig = plt.figure()\nfig.savefig('a.png')\nplt.close(fig)"
+    new = lines(imports="import matplotlib.pyplot as plt", end=end)[1]
+    assert new == ["if accelerator.is_main_process:", "    fig.savefig('a.png')"]
 
 
 HOISTED: dict[str, tuple[str, list[str]]] = {

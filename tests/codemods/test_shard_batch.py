@@ -598,3 +598,17 @@ def test_a_loss_that_may_be_chosen_and_is_no_mean_is_named(result: Callable[...,
 @pytest.mark.parametrize("first", [ROOT, "F.cross_entropy(out, y, reduction='sum')"], ids=["no other", "or a sum"])
 def test_a_loss_that_is_no_mean_whatever_is_chosen_is_refused(first: str, check_noop: Callable[..., None]) -> None:
     check_noop(script(CHOSEN.format(first=first, second=ROOT)), "no-data-parallel-axis")
+
+
+def test_the_last_batch_is_gathered_once(migrated: Migrated) -> None:
+    """Each step joins it for the totals: joined again after the training, all rows came twice."""
+    loop = (
+        "for epoch in range(3):\n    right = 0\n    for k in range(0, 100, 16):\n"
+        "        a, b = x[k : k + 16], y[k : k + 16]\n        output = model(a)\n"
+        "        loss = F.cross_entropy(output, b)\n        optimizer.zero_grad()\n        loss.backward()\n"
+        "        optimizer.step()\n        right += (output.argmax(1) == b).sum().item()\n    print(right / 100)\n"
+        "print(len(b), (output.argmax(1) == b).sum().item())\n"
+    )
+    text = migrated(SCRIPT.format(top=DATA, model=MODEL, loop=loop))
+    assert text.count("gather_for_metrics") == 1
+    assert "        output, b = accelerator.gather_for_metrics((output, b))\n        right +=" in text

@@ -5,9 +5,10 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import SHARES, Origin, Role
+from ...facts.torch_api import questions
 from ..syntax.nodes import positional
 from .solver import Slot, Thing
-from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail
+from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
 
 _CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
 
@@ -30,9 +31,16 @@ def element(state: State, source: Slot) -> Slot:
             _handed_out(state, thing, result)
         elif isinstance(thing, Trace) and thing.trail is Trail.LISTING:
             state.solver.add(result, state.trace(thing.node, Trail.ENTRY))
+        elif draws(thing):
+            state.solver.add(result, thing)
 
     state.solver.watch(source, arrive)
     return result
+
+
+def draws(thing: Thing) -> bool:
+    """Whether something draws, and so does each of its parts: a figure with its axes, ``fig, (a, b) = subplots(2)``."""
+    return isinstance(thing, Unknown) and questions.pictures(thing.qualified)
 
 
 def elements(state: State, sequence: Sequence, result: Slot) -> None:
@@ -101,6 +109,8 @@ def at(state: State, source: Slot, position: int) -> Slot:
             layers(state, thing, result)
         elif isinstance(thing, Sequence):
             at_position(state, thing, position, result)
+        elif draws(thing):
+            state.solver.add(result, thing)
 
     state.solver.watch(source, arrive)
     return result

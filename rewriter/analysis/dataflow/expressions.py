@@ -17,7 +17,7 @@ from ..syntax.walk import children
 from . import modules, ranks, registries
 from .call_binding import trailing
 from .calls import call_of
-from .containers import at, at_position, bind_self, element, elements, key_of, layers, members, note_part
+from .containers import at, at_position, bind_self, draws, element, elements, key_of, layers, members, note_part
 from .solver import Slot, Thing
 from .values import OF_ITS_OWN, External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
 
@@ -340,6 +340,8 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
             elements(state, thing, slot)
         elif isinstance(thing, Unknown):
             state.solver.flow(state.field(thing, "[]"), slot)
+            if draws(thing):
+                state.solver.add(slot, thing)
         elif isinstance(thing, External) and thing.qualified == "sys.modules" and dotted(index) == "__name__":
             state.solver.add(slot, state.external(unit.name))
         elif isinstance(thing, External) and thing.qualified.endswith(registries.TABLE):

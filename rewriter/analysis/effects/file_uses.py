@@ -19,7 +19,8 @@ from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
 from .existing_guards import guarded
-from .path_names import PathNames, text
+from .folders import making
+from .path_names import PathNames, around, text
 from .path_roots import Root, Roots
 from .path_shapes import PathShape, PathShapes
 from .written import writes_by_method, written
@@ -84,12 +85,18 @@ class FileUses:
                 yield FileUse(unit, call, {root.text for root in starts}, folder, starts=starts)
 
     def asked(self) -> Iterator[FileUse]:
-        """What all processes ask about a file, or hand to something that may look at it: known by its names alone."""
+        """What all processes ask about a file, or hand to something that may look at it, and the folders around one
+        that they make: known by its names alone."""
         for unit, call in self._of_all():
             if self._read(call) is None and self._listed(call) is None:
                 for path in self._touched(call):
                     if keys := self.names.sure(unit, path):
                         yield FileUse(unit, call, keys, path)
+        for unit in self.reach.units:
+            for call in making(self.state, unit, self.reach):
+                for arg in call.args[:1] if call not in self.inside else ():
+                    if keys := around(self.names.sure(unit, arg.value)):
+                        yield FileUse(unit, call, keys, arg.value)
 
     def kept(self) -> Iterator[FileUse]:
         """What all processes read, as that which must be there until they have: the file, and the folders around it."""

@@ -28,7 +28,7 @@ _CHOICES = (cst.If, cst.IfExp, cst.Try, cst.While, cst.For)
 def folders(state: State, unit: Unit, reach: Reach) -> Iterator[Folder]:
     """Folders that are made if they are not there: any process may be the first."""
     handles = Handles(state, unit)
-    for call in _making(state, unit, reach):
+    for call in making(state, unit, reach):
         if handles.may_exist(call) or not handles.is_tested(call) or starred(call):
             continue
         name = outside_name(state.calls[call])
@@ -42,7 +42,7 @@ def folders(state: State, unit: Unit, reach: Reach) -> Iterator[Folder]:
             yield Folder(call, renamed=False)
 
 
-def _making(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
+def making(state: State, unit: Unit, reach: Reach) -> Iterator[cst.Call]:
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable or guarded(state, unit, call):

@@ -5,7 +5,7 @@ call that made them, through whatever returns or holds them in between.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import product
 
 import libcst as cst
@@ -172,3 +172,10 @@ def _parts(state: State, path: cst.CSTNode) -> tuple[str, list[cst.CSTNode | str
         if isinstance(path.func, cst.Attribute):
             return method_name(path), [path.func.value, *given]
     return None
+
+
+def around(names: Iterable[Hashable]) -> set[Hashable]:
+    """The names of the folders around a path, by its own: ``out`` and ``out/a`` of ``os.path.join(out, "a", "b")``."""
+    kinds = (*JOINS_PATHS, "Divide")
+    joined = [name for name in names if isinstance(name, tuple) and len(name) > 2 and name[0] in kinds]
+    return {name[1] if end == 2 else name[:end] for name in joined for end in range(2, len(name))}

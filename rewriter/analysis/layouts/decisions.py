@@ -23,6 +23,7 @@ from ..dataflow.met import Met
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.nodes import keyword
 from ..syntax.walk import children, descendants
+from ..training.step_counts import limits
 from ..training.training import Training
 from .collated_rows import keeps_rows
 from .divergence import Equality
@@ -164,12 +165,14 @@ def _turning(
     if loop in joint.equality.shared:
         if filters(joint.state, loop):
             yield Decision(loop.iter, loop, what, then)
+        numbers = [number for _, number in limits(unit, loop.iter)]
+        yield from (Decision(each, loop, what, then) for each in numbers if differs(unit, each))
         return
     if not differs(unit, loop.iter) or not any(joint.runs(part) is not None for part in _turned(unit, loop)):
         return
     if not joint.equality.is_local(unit, loop.iter):  # by no row of a batch
-        numbers = list(counted_by(joint.state, loop.iter))
-        yield from (Decision(each, loop, what, then) for each in numbers if differs(unit, each))
+        counted = list(counted_by(joint.state, loop.iter))
+        yield from (Decision(each, loop, what, then) for each in counted if differs(unit, each))
         return
     found = turns(joint.state, unit, loop)
     if found is Turns.ROWS and not all(has_one_size(joint, batch) for batch in _batches(joint, loop)):

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import libcst as cst
 
 from ...facts.roles import SHARES, Role
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach, reach_of
+from ..dataflow.callees import outside_names
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import counter
@@ -29,6 +31,8 @@ from .engine.layout import (
     varies,
 )
 from .engine.memory import Seeds
+
+_COMPARING = (Role.LOSS, Role.CRITERION)
 
 
 class LoopLayouts:
@@ -222,7 +226,7 @@ class ProgramLayouts:
         if loop not in self._walks:
             rows = _drawn(self._state, self._reach, unit, loop)
             if not rows and not isinstance(loop, cst.While):
-                rows = _rows(loop)
+                rows = _rows(self._state, unit, loop)
             walk = self._walks[loop] = Interpreter(self._state, self._reach, Seeds(rows, models=True))
             around = unit.names.parents.get(loop)
             if not isinstance(loop, cst.CompFor):
@@ -255,7 +259,7 @@ def _drawn(
     return {record.node: Each(Shard(0)) for record in draws}
 
 
-def _rows(loop: cst.For | cst.CompFor) -> dict[cst.CSTNode, Layout]:
+def _rows(state: State, unit: Unit, loop: cst.For | cst.CompFor) -> dict[cst.CSTNode, Layout]:
     """The variables of a batch: each a tensor of rows; one alone may hold several of them."""
     number = counter(loop)
     pending: list[cst.CSTNode] = [loop.target]
@@ -269,5 +273,27 @@ def _rows(loop: cst.For | cst.CompFor) -> dict[cst.CSTNode, Layout]:
             parts = [element.value for element in node.elements]
             pending.extend(parts)
             unpacked.update(parts if number not in parts else ())
-    whole = len(names) == 1 and names[0] not in unpacked
+    whole = len(names) == 1 and names[0] not in unpacked and not _is_tensor(state, unit, loop, names[0])
     return {name: Each(Shard(0)) if whole else Shard(0) for name in names}
+
+
+def _is_tensor(state: State, unit: Unit, loop: cst.For | cst.CompFor, batch: cst.Name) -> bool:
+    """Whether a batch that has one name is used as a tensor: a loss of torch is computed from it, its shape is read; it
+    is not opened, and is given no other value than itself somewhere else."""
+    binding, inside, taken = unit.names.binding(batch), set(descendants(loop)), False
+    for read in binding.reads if binding is not None else ():
+        around = unit.names.parents.get(read)
+        if read not in inside or (isinstance(around, cst.Attribute) and around.attr.value in ("to", "cuda", "cpu")):
+            continue
+        call = unit.names.parents.get(around) if isinstance(around, (cst.Arg, cst.Attribute)) else None
+        if isinstance(around, cst.Arg) and isinstance(call, cst.Call):
+            if around.star:
+                return False
+            criteria = origins(state.values.get(call.func), Role.CRITERION)
+            compared = [one.qualified for one in criteria] + list(outside_names(state.calls[call]))
+            taken = taken or any(questions.constructed(name) in _COMPARING for name in compared)
+        elif isinstance(around, cst.Attribute):
+            taken = taken or around.attr.value == "shape" or questions.changes_shape(around.attr.value)
+        elif isinstance(around, (cst.Subscript, cst.Assign, cst.For, cst.CompFor)):
+            return False
+    return taken

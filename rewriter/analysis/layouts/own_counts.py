@@ -20,7 +20,7 @@ from ..syntax.definitions import seen_values
 from ..syntax.nodes import counter
 from ..syntax.walk import descendants
 from .batch_figures import kinds_of
-from .engine.layout import Partial, Replicated, ShardRow, ShardSize, inner
+from .engine.layout import Each, Partial, Replicated, Shard, ShardRow, ShardSize, inner
 from .epoch_quotients import division, is_place, read_totals
 from .epoch_totals import Total, deciding
 from .joined import Joined
@@ -131,9 +131,18 @@ class _CountingLoop:
 
     def counts_all_rows(self, divisor: cst.BaseExpression) -> bool:
         """Whether a divisor is a sum over the rows of all processes, of as much for each row."""
-        rows = self._read(divisor)
-        layouts = [inner(self.layouts.value(value)) for total in rows for value in total.value]
-        return bool(layouts) and all(isinstance(one, ShardSize) for one in layouts)
+        values = [value for total in self._read(divisor) for value in total.value]
+        return bool(values) and all(map(self._counts_rows, values))
+
+    def _counts_rows(self, value: cst.BaseExpression) -> bool:
+        """Whether a value is a number of rows: of a batch, too, of which nothing tells whether it is a tensor."""
+        if isinstance(inner(self.layouts.value(value)), ShardSize):
+            return True
+        counted = value.args[0].value if isinstance(value, cst.Call) and method_name(value) == "len" else None
+        if not isinstance(counted, cst.Name) or not self.joined.holds(counted):
+            return False
+        layout = self.layouts.value(counted)
+        return isinstance(layout, Each) and layout.element == Shard(0)
 
     def whole_means(self, over: cst.BaseExpression) -> list[Total]:
         """The sums of means of joined batches that an expression is computed from, with nothing that divides them."""

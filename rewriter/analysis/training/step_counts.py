@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Count, Form, Gather
+from ...facts.torch_api import questions
 from ..dataflow.values import Unit
 from ..syntax.definitions import bindings_value, entered_values, plain_values
 from ..syntax.nodes import adds_one, counter, dotted, is_zero
@@ -27,6 +28,7 @@ def counts(
     for loop in loops:
         if not isinstance(loop, cst.For) or loop not in unit.names.parents:
             continue
+        yield from _cut_short(unit, loop)
         numbers = _numbers(unit, loop)
         for node in descendants(loop.body):
             if isinstance(node, cst.If):
@@ -37,6 +39,32 @@ def counts(
                 bar = _bar(unit, node)
                 if bar is not None and not any(_tells_all(unit, node, gather) for gather in gathers):
                     yield bar
+
+
+def limits(unit: Unit, source: cst.BaseExpression) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """The numbers that may end a loop before its loader does, with the calls that take them: ``islice(loader, n)``,
+    ``zip(range(n), loader)``."""
+    if isinstance(source, cst.Name):
+        for value in plain_values(unit.names, source):
+            if not isinstance(value, cst.Name):
+                yield from limits(unit, value)
+    if not isinstance(source, cst.Call):
+        return
+    last = dotted(source.func).rpartition(".")[2]
+    stop = 1 if len(source.args) == 2 else 2
+    for place, arg in enumerate(source.args):
+        if last == "range" or (questions.limits(last) and place == stop):
+            yield source, arg.value
+        elif last in ("enumerate", "zip") or questions.iterates(last):
+            yield from limits(unit, arg.value)
+
+
+def _cut_short(unit: Unit, loop: cst.For) -> Iterator[Count]:
+    """A limit among what a loop goes through; what is made of a length is one process's already."""
+    for call, number in limits(unit, loop.iter):
+        if not asks_length(unit, number, inner=True) and dotted(number) != "None" and not is_zero(number):
+            yield Count(loop, "limit", unit.names.module.code_for_node(call))
+            return
 
 
 def _tested(unit: Unit, loop: cst.For, node: cst.If, numbers: set[str], steps: set[cst.Call]) -> Iterator[Count]:

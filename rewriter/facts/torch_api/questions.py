@@ -180,6 +180,12 @@ def iterates(last: str) -> bool:
     return found is not None and found.iterates
 
 
+def limits(last: str) -> bool:
+    """Whether a callable with this last name ends after as many elements as its other arguments say."""
+    found = transfer(f"any.{last}", tensors.Passes)
+    return found is not None and found.limits
+
+
 def leaves_out(name: str) -> bool:
     """Whether a call yields some of the elements that it iterates, chosen by what is in them."""
     found = transfer(name, tensors.Passes)
@@ -572,6 +578,11 @@ def keeps_path(name: str) -> bool:
 
 
 # ---------------------------------------------------------------- what is written, fetched, searched
+
+
+def pictures(name: str) -> bool:
+    """Whether a call draws what it is given into a picture."""
+    return transfer(name, outside.Picture) is not None
 
 
 def fetches(name: str) -> bool:

@@ -144,6 +144,14 @@ def test_a_script_in_a_package_of_which_nothing_marks_the_top(make: Make, monkey
     assert [file.path.name for file in follow(Library(), Path("train.py")).files] == ["train.py", "utils.py"]
 
 
+def test_a_script_that_names_its_own_folder(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m src.train`, in a folder that nothing marks as a project: the script alone was read."""
+    make({"got/src/train.py": "from src.utils import f", "got/src/utils.py": ""})
+    (tmp_path / "pyproject.toml").unlink()
+    monkeypatch.chdir(tmp_path / "got" / "src")
+    assert list(names(follow(Library(), Path("train.py"))).values()) == ["train.py", "utils.py"]
+
+
 def test_a_circle_of_imports_ends(make: Make) -> None:
     make({"train.py": "import a", "a.py": "import b", "b.py": "import a, train"})
     program = follow(Library(), Path("train.py"))

@@ -139,6 +139,18 @@ PLACES = {
         "result = evaluate()\naccelerator.print(result)\n",
         ["result"],
     ),
+    "what is drawn into a picture, and what a function draws": (
+        "    x = x\nimport matplotlib.pyplot as plt\nimport seaborn as sns\n"
+        "def draw(values):\n    fig, axes = plt.subplots(1, 2)\n    axes[0].hist(values)\n    fig.savefig('a.png')\n"
+        "plt.imshow(output.detach().numpy())\nplt.savefig('b.png')\nsns.heatmap(loss.detach())\ndraw(y.tolist())\n",
+        ["y", "output", "loss"],
+    ),
+    "the worst row of a batch that the script cut by itself": (
+        "worst = 0.0\nfor start in range(0, 64, 8):\n    x, y = accelerator.shard_batch(rows[start : start + 8])\n"
+        "    each = nn.functional.cross_entropy(model(x), y, reduction='none')\n    accelerator.backward(each.mean())\n"
+        "    worst = max(worst, each.max().item())\naccelerator.print(worst)\n",
+        ["worst"],
+    ),
     "a figure of which the reduction may be passed by": (
         "last = 0.0\nfor x, y in valid:\n    last = nn.functional.cross_entropy(model(x), y)\n"
         "    if found:\n        continue\n    last = accelerator.reduce(last.detach(), reduction='mean')\n"
@@ -158,6 +170,17 @@ WHOLE = {
     ),
     "what figures are called": (
         "    found['loss'] = loss.item()\nfor name in sorted(found.keys()):\n    accelerator.print(name)\n"
+    ),
+    "the last batch, which each step joins": (
+        "for x, wanted in loader:\n    scores = model(x)\n"
+        "    accelerator.backward(nn.functional.cross_entropy(scores, wanted))\n"
+        "    scores, wanted = accelerator.gather_for_metrics((scores, wanted))\n"
+        "accelerator.print(wanted.tolist(), scores.argmax(1).tolist())\n"
+    ),
+    "rows of a batch that the script cut by itself, joined": (
+        "for start in range(0, 64, 8):\n    x, y = accelerator.shard_batch(rows[start : start + 8])\n"
+        "    output = model(x)\n    accelerator.backward(nn.functional.cross_entropy(output, y))\n"
+        "    output = accelerator.gather_for_metrics(output)\n    accelerator.print(output.argmax(1).tolist())\n"
     ),
     "what is reduced under its own name, and read after the loop": (
         "last = 0.0\nfor x, y in valid:\n    last = nn.functional.cross_entropy(model(x), y)\n"
@@ -181,6 +204,9 @@ WHOLE = {
     ),
     "counts of steps, shapes, weights": (
         "    many = len(x)\n    accelerator.print(step, x.shape, many, x.dtype, model.weight.norm())\n"
+    ),
+    "weights that are drawn": (
+        "    x = x\nimport matplotlib.pyplot as plt\nplt.imshow(model.weight.detach().numpy())\nplt.title(len(rows))\n"
     ),
     "how many entries an array has": (
         "    found['means'] = output.detach().mean(0).numpy()\ntable = found['means']\naccelerator.print(table.size)\n"

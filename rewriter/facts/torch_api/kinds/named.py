@@ -79,6 +79,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "read": outside.Read,
     "open": outside.Open,
     "console": outside.Console,
+    "picture": outside.Picture,
     "download": outside.Download,
     "tracker": outside.Tracker,
     "log_file": outside.LogFile,

@@ -50,6 +50,10 @@ class Console(NamedTuple):
     """The keyword by which it shows nothing: ``verbose=0``."""
 
 
+class Picture(NamedTuple):
+    """Draws what it is given into a picture, which another call shows or writes."""
+
+
 class Download(NamedTuple):
     """Fetches something and leaves it in a folder, or unpacks it there."""
 

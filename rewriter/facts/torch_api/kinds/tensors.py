@@ -150,6 +150,8 @@ class Passes(NamedTuple):
     """It iterates its first argument."""
     leaves_out: bool = False
     """It leaves out elements by what is in them."""
+    limits: bool = False
+    """It ends after as many elements as its other arguments say."""
 
 
 class Detach(NamedTuple):

@@ -14,7 +14,7 @@ ROWS: Table = {
     "*.tqdm_notebook": ("passes", {"iterates": True}),
     "*.track": ("passes", {"iterates": True}),
     "*.progress": ("passes", {"iterates": True}),
-    "*.islice": ("passes", {"iterates": True}),
+    "*.islice": ("passes", {"iterates": True, "limits": True}),
     "*.list": ("passes", {"iterates": True}),
     "*.iter": ("passes", {"iterates": True}),
     "*.cycle": ("passes", {"iterates": True}),

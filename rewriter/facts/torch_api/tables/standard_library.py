@@ -208,7 +208,7 @@ ROWS: Table = {
     # copies, and what gives back what it iterates
     "copy.copy": ("same", {"copy": True}),
     "copy.deepcopy": ("same", {"copy": True}),
-    "itertools.islice": ("passes", {"iterates": True}),
+    "itertools.islice": ("passes", {"iterates": True, "limits": True}),
     "itertools.cycle": ("passes", {"iterates": True}),
     "math.exp": ("pointwise", {}),
     "math.log": ("pointwise", {}),

@@ -40,6 +40,24 @@ def test_draws_of_a_training_step_are_told(trained: Trained) -> None:
     assert trained(top="import numpy as np", step=DRAWS)[1] == ["same-noise"]
 
 
+@pytest.mark.parametrize(
+    ("drawn", "found"),
+    [
+        ("np.random.uniform(0, 1)", 0),
+        ("np.random.rand()", 0),
+        ("np.random.randint(0, 2)", 0),
+        ("np.random.choice(9)", 0),
+        ("np.random.uniform(0, 1, 4)[0]", 1),
+        ("np.random.rand(2)[0]", 1),
+        ("np.random.choice(9, size=2)[0]", 1),
+    ],
+)
+def test_one_number_for_a_whole_batch_is_alike(drawn: str, found: int, trained: Trained) -> None:
+    """A coin that decides what the step does is thrown once for the batch of all, as on one process."""
+    step = f"if {drawn} < 0.5:\n    model.zero_grad()"
+    assert trained(top="import numpy as np", step=step)[1] == ["same-noise"] * found
+
+
 PAIRS = """\
 import random
 import numpy as np
@@ -307,5 +325,6 @@ def test_numpy_in_what_numba_compiles_has_a_generator_of_its_own(
 
 def test_a_draw_with_a_bound_of_ones_own_is_not_the_same(trained: Trained) -> None:
     """As many rows all processes have; what is in the rows differs."""
-    for bound, told in (("len(x)", ["same-noise"]), ("9, size=(len(x), 8)", ["same-noise"]), ("int(y.sum())", [])):
+    bounds = {"len(x), size=8": ["same-noise"], "9, size=(len(x), 8)": ["same-noise"], "int(y.sum()), size=8": []}
+    for bound, told in bounds.items():
         assert trained(top="import numpy as np", step=f"x = x + np.random.randint({bound})")[1] == told

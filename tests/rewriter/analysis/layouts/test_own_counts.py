@@ -180,3 +180,42 @@ def test_a_mean_over_the_steps_of_what_grows_with_their_rows(added: str, mean: s
 )
 def test_what_is_no_mean_over_the_steps(added: str, mean: str) -> None:
     assert not [m for m in told(epoch=LISTED.format(added=added, mean=mean)) if "N times larger" in m]
+
+
+AS_A_WHOLE = """\
+import torch
+model = torch.nn.Linear(8, 8)
+loader = torch.utils.data.DataLoader(rows, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    mean = held = 0
+    for batch in loader:
+        optimizer.zero_grad()
+        loss = LOSS
+        mean += loss.item()
+        held += len(batch)
+        loss.backward()
+        optimizer.step()
+    mean /= held
+    print(mean)
+"""
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(
+    ("loss", "gathered"),
+    [
+        ("torch.nn.functional.mse_loss(model(batch), batch)", "batch.new_zeros(len(batch))"),
+        ("torch.nn.MSELoss()(model(batch), batch)", "batch.new_zeros(len(batch))"),
+        ("model(batch.view(-1, 8)).pow(2).mean()", "batch.new_zeros(len(batch))"),
+        ("model(batch).pow(2).mean()", "batch.new_zeros(len(batch))"),
+    ],
+    ids=["compared", "compared by a layer", "shaped", "of which nothing is known"],
+)
+def test_the_rows_of_a_batch_that_has_one_name(loss: str, gathered: str) -> None:
+    """Its length was a number that is the same everywhere, and nothing was said of the mean that it divides."""
+    text = AS_A_WHOLE.replace("LOSS", loss)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (message,) = (found.message for found in file.diagnoses if found.id == "mean-of-batches")
+    assert "`held`, the number of rows" in message and "N times smaller" in message
+    assert f"batch = accelerator.gather_for_metrics({gathered})" in file.after.decode()

@@ -83,3 +83,11 @@ def chosen(batches):
 def test_a_generator_that_yields_some_batches(trained: Trained) -> None:
     for test, told in (("y.sum() > 0", ["local-decision"]), ("len(held) == 2", [])):
         assert trained(built=GENERATOR.format(test=test), source="chosen(loader)")[1] == told, test
+
+
+@pytest.mark.parametrize(("most", "found"), [("int(y.sum())", 1), ("3", 0), ("len(loader) // 2", 0)])
+def test_a_loader_that_is_ended_by_a_number(trained: Trained, most: str, found: int) -> None:
+    """Each process would take as many steps as its own rows say."""
+    top = "from itertools import islice\nother = torch.utils.data.DataLoader(rows, batch_size=4)"
+    for source in (f"islice(other, {most})", f"zip(range({most}), other)"):
+        assert _told(trained, source, top=top) == ["local-decision"] * found, source

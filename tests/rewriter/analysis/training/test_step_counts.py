@@ -177,3 +177,24 @@ def test_steps_that_each_epoch_counts_anew_end_with_it() -> None:
     text = text.replace("MORE", "if not step % every:\n            print(i)")
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert [t.kind for t in file.traits if t.kind in KINDS] == ["cadence"]
+
+
+LIMITED = {
+    "a slice": ("islice(loader, most)", ["islice(loader, most)"]),
+    "a slice in a bar": ("tqdm(islice(loader, 0, most))", ["islice(loader, 0, most)"]),
+    "numbers beside": ("zip(range(most), loader)", ["range(most)"]),
+    "half of them": ("islice(loader, len(loader) // 2)", []),
+    "all but the first": ("islice(loader, 3, None)", []),
+    "every number": ("zip(range(len(loader)), loader)", []),
+}
+
+
+@pytest.mark.parametrize(("source", "limits"), LIMITED.values(), ids=LIMITED)
+def test_what_ends_a_loop_before_its_loader(source: str, limits: list[str]) -> None:
+    """A limit that is no `break` was not named: N processes went through N times as many batches."""
+    text = SCRIPT.replace("for i, (x, y) in enumerate(loader)", f"for batch in {source}").replace("MORE", "")
+    text = text.replace("        x, y = x", "        x, y = batch[1] if most else batch\n        x, y = x")
+    text = text.replace("from tqdm", "from itertools import islice\nfrom tqdm").replace("DEVICE", '"cpu"')
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after
+    assert [t.name for t in file.traits if t.kind == "limit"] == limits
