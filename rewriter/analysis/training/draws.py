@@ -82,8 +82,11 @@ def drawn_models(state: State, reach: Reach) -> Iterator[cst.Call]:
     run = {whole(state, m): None for m, call in batches if reach.batch_loops(call, state.calls[call].unit)}
     changed = {whole(state, model) for record in state.calls.values() for model in _may_set(reach, record)}
     for model in run:
-        if model not in changed and isinstance(model.node, cst.Call) and draws_weights(state, model):
-            yield model.node
+        made = state.calls.get(model.node) if isinstance(model.node, cst.Call) else None
+        if made is None or made.unit.module_class(made.node) is not None:
+            continue  # a layer of another model
+        if model not in changed and draws_weights(state, model):
+            yield made.node
 
 
 def _may_set(reach: Reach, record: CallRecord) -> Iterator[Origin]:

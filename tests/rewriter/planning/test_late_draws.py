@@ -423,3 +423,35 @@ def test_a_model_that_is_not_trained_draws_its_weights(guide: str, late: list[st
 
 def test_before_the_models_that_are_trained_it_draws_the_same(trained_project: Project) -> None:
     assert trained_project(train=TEACHER.format(early="guide = nn.Linear(8, 2)", late="pass"))[1] == []
+
+
+INSIDE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import data
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x):
+        for layer in [nn.PixelUnshuffle(1), nn.LayerNorm(8)]:
+            x = layer(x)
+        return self.out(x)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_layer_that_a_model_makes_as_it_runs_is_a_part_of_it(trained_project: Project) -> None:
+    assert trained_project(train=INSIDE)[1] == []
