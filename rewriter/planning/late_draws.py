@@ -12,7 +12,14 @@ from ..analysis.dataflow.values import Klass, State, Unit
 from ..analysis.devices.after_prepare import AfterPrepare, NewLayers
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.syntax.walk import descendants
-from ..analysis.training.draws import plain_draws, shuffled_loaders, split_draws, value_draws, weight_draws
+from ..analysis.training.draws import (
+    drawn_models,
+    plain_draws,
+    shuffled_loaders,
+    split_draws,
+    value_draws,
+    weight_draws,
+)
 from ..analysis.training.weight_noise import WeightNoise, weight_noise
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
@@ -32,6 +39,10 @@ def too_late(
             late = after.site(draw)
             if late is not None and not _seeded_alike(state, reach, late):
                 yield state.calls[late].unit, finding(late)
+    for made in drawn_models(state, reach) if models else ():
+        late = after.site(made) if all(model.node is not made for model in plan.prepared) else None
+        if late is not None and not any(_seeded_alike(state, reach, call) for call in (late, made)):
+            yield state.calls[made].unit, _unlike(state.calls[made].unit, made)
     told: set[cst.CSTNode] = set()
     for noise in weight_noise(reach):
         if noise.draw not in told and not noise.models.isdisjoint(models) and after.site(noise.draw) is not None:
@@ -89,6 +100,19 @@ def _redrawn(site: cst.Call) -> Finding:
         "different weights",
         "draw them before the model is prepared; in a loop over folds, build the model and its optimizer in each round,"
         " or let all processes draw the same: torch.manual_seed(fold) before this line",
+        Severity.BLOCKED,
+    )
+
+
+def _unlike(unit: Unit, made: cst.Call) -> Finding:
+    text = unit.names.one_line(made)
+    return Finding(
+        "late-draw",
+        made,
+        f"`{text}` draws its weights after prepare(...), from where on each process draws other numbers, and it is not "
+        "prepared itself: ranks would compute with different weights",
+        "build it before the models that are trained; or let all processes draw the same: torch.manual_seed(0) before "
+        "this line",
         Severity.BLOCKED,
     )
 

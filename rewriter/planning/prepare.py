@@ -20,11 +20,11 @@ from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.schedules import horizon, tick_unit
-from ..analysis.training.training import Training, whole
+from ..analysis.training.training import Training, held_optimizers, whole
 from ..facts.module import Arrival, Prepare, Schedule
 from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
-from .prepare_position import Held, given_to_object, place
+from .prepare_position import Held, given_on, place
 from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
 
 
@@ -171,11 +171,8 @@ def _wanted(
     of_one: frozenset[Origin],
 ) -> list[Origin]:
     """Trained models, their optimizers, the loaders that are iterated, the schedulers stepped with the optimizer."""
-    stepped = {
-        o
-        for record in training.steps
-        for o in origins(record.receiver, Role.OPTIMIZER) + origins(record.first, Role.OPTIMIZER)
-    }
+    slots = (slot for record in training.steps for slot in (record.receiver, record.first))
+    stepped = {optimizer for slot in slots for optimizer in held_optimizers(state, training, slot)}
     optimizers = [o for o in training.optimizers if o in stepped] or list(training.optimizers)
     for optimizer in optimizers:
         if not origins(state.related.get(optimizer), Role.PARAMETERS):
@@ -435,7 +432,7 @@ def _unplaceable(held: Held) -> Finding:
 def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:
     """What no variable holds is prepared by the expression that gives it: to an object, or to a loop."""
     unit, place = reach.unit_of(origin.place, reach.units[0]), origin.place
-    handed = origin.role in (Role.MODEL, Role.OPTIMIZER) and given_to_object(state, unit, origin)
+    handed = origin.role in (Role.MODEL, Role.OPTIMIZER) and given_on(reach, unit, origin)
     if origin.role is Role.LOADER and code is not None and (argument := as_argument(reach, code, origin)) is not None:
         unit, place, handed = reach.unit(code), argument, True
     if (origin.role is Role.LOADER or handed) and isinstance(place, cst.Call):
@@ -443,6 +440,8 @@ def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result:
         call = Prepare(unit.names.statement(place), (), because, wraps=place)
         result.prepares.append((unit, call))
         result.prepared.add(origin)
+        if origin.role is Role.MODEL:
+            result.stands.setdefault(origin, Stands(unit, call))
         return
     result.findings.append(
         (

@@ -22,9 +22,11 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.module import Prepare, Side
 from ..facts.roles import Origin, Role
+from ..facts.torch_api import questions
 from .program_uses import uses_of
 
 _ORDER = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
+_ELEMENTS = (cst.Element, cst.DictElement, cst.ListComp, cst.DictComp)
 _TOUCHING = frozenset("load_state_dict apply requires_grad_ init_weights initialize half float double".split())
 
 
@@ -162,24 +164,46 @@ class _Block:
         return self._index[here] if here is not None else -1
 
 
-def handed_on(state: State, unit: Unit, origin: Origin) -> bool:
-    """Whether an optimizer is built in the arguments of an object of the script's own, or of a method by which one
-    keeps it: ``Warmup(Adam(...), 4000)``, ``trainer.set_optimizer(Adam(...))``."""
-    return origin.role is Role.OPTIMIZER and given_to_object(state, unit, origin)
+def handed_on(reach: Reach, unit: Unit, origin: Origin) -> bool:
+    """Whether an optimizer is built where it is given to others: ``Warmup(Adam(...), 4000)``, ``fit(net, Adam(...))``,
+    ``trainer.set_optimizer(Adam(...))``, ``[Adam(net.parameters()) for net in nets]``."""
+    return origin.role is Role.OPTIMIZER and given_on(reach, unit, origin)
 
 
-def given_to_object(state: State, unit: Unit, origin: Origin) -> bool:
-    """Whether a thing is made in the arguments of an object of the script's own, ``Task(Net(), 0.1)``, or of a method
-    by which one keeps it."""
-    argument = unit.names.parents.get(origin.place)
+def given_on(reach: Reach, unit: Unit, origin: Origin) -> bool:
+    """Whether a thing is made as an element or an entry of a container, in the arguments of an object of the script's
+    own, ``Task(Net(), 0.1)``, of a method by which one keeps it, or of a function that does not give it back."""
+    argument = _given(unit, origin.place)
+    if isinstance(argument, (*_ELEMENTS, cst.Assign)):
+        return _is_kept_whole(unit, argument)
     around = unit.names.parents.get(argument) if isinstance(argument, cst.Arg) else None
-    record = state.calls.get(around) if isinstance(around, cst.Call) else None
+    record = reach.state.calls.get(around) if isinstance(around, cst.Call) else None
     if record is None:
         return False
     receivers = record.receiver.things if record.receiver is not None else ()
-    return any(isinstance(thing, Klass) for thing in record.callees) or any(
-        isinstance(thing, Instance) and fields_of(state).stores(thing, origin) for thing in receivers
-    )
+    kept = any(isinstance(thing, Instance) and fields_of(reach.state).stores(thing, origin) for thing in receivers)
+    if kept or any(isinstance(thing, Klass) for thing in record.callees):
+        return True
+    return bool(reach.called(record.node)) and origin not in record.result.things
+
+
+def _given(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
+    """What is given something, also by methods that return it: ``[Net().to(device)]``."""
+    above = unit.names.parents.get(node)
+    while isinstance(above, cst.Attribute) and above.attr.value in questions.keeps_module():
+        above = unit.names.parents.get(unit.names.parents.get(above, above))
+    return above
+
+
+def _is_kept_whole(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a variable is given the list, tuple or dict around a node, and no part of it: or an entry the node."""
+    above: cst.CSTNode | None = node
+    while isinstance(above, (*_ELEMENTS, cst.List, cst.Tuple, cst.Dict)):
+        above = unit.names.parents.get(above)
+    targets = [target.target for target in above.targets] if isinstance(above, cst.Assign) else []
+    if above is node:
+        return bool(targets) and all(isinstance(target, cst.Subscript) for target in targets)
+    return bool(targets) and not any(isinstance(target, (cst.Tuple, cst.List)) for target in targets)
 
 
 class _Placer:
@@ -188,7 +212,7 @@ class _Placer:
     def __init__(self, state: State, reach: Reach, training: Training, unit: Unit) -> None:
         self.state, self.unit = state, unit
         uses = uses_of(reach, training)
-        self.handed = {o.place for o in training.optimizers if handed_on(state, unit, o)}
+        self.handed = {o.place for o in training.optimizers if handed_on(reach, unit, o)}
         # the model is prepared first, and the optimizer where it is built
         self.uses = [
             node for node in (*uses.working, *self.handed, *uses.calls(self.handed)) if node in unit.names.parents

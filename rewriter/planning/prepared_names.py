@@ -319,7 +319,7 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
         same = [node for node in given if node.deep_equals(given[0])]
         return Held(origin, unit.names.module.code_for_node(given[0]), same)
     known = [node for node in known if not fixed_attribute(state, node)]  # what prepare gives could not be put there
-    if not known or (origin.role is Role.LOADER and as_argument(reach, code, origin)) or handed_on(state, unit, origin):
+    if not known or (origin.role is Role.LOADER and as_argument(reach, code, origin)) or handed_on(reach, unit, origin):
         return None
     first = min(unit.names.order(node) for node in known)
     calls = (call for call in reach.own(code) if isinstance(call, cst.Call) and unit.names.end(call) < first)

@@ -224,7 +224,7 @@ class Router:
             return False  # whoever calls a shared method has made its object, but has not run another method
         if at_home:
             assert home is not None
-            if method in self._early(way) or not (constructor or self._runs_after(method, home)):
+            if method in self._early(way) or not (constructor or self._runs_after(method, klass, home)):
                 return False
         else:
             if not inits or not all(self._reach(init, way, trail) for init in inits):
@@ -263,7 +263,7 @@ class Router:
     def _kept_since(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
         """Let a method read the accelerator from its object, where another method that has run before is handed it."""
         builder = self.holders.builder(method, klass)
-        if builder is None or not (self._changes or builder in way.stores):
+        if builder is None or builder is way.code or not (self._changes or builder in way.stores):
             return False
         if not self._reach(builder, way, (*trail, code)):
             return False
@@ -274,11 +274,14 @@ class Router:
         way.spelled[code] = receiver(method)
         return True
 
-    def _runs_after(self, method: cst.FunctionDef, home: Code) -> bool:
-        """Whether a method runs in the method that makes the accelerator, and nowhere before it."""
+    def _runs_after(self, method: cst.FunctionDef, klass: Klass, home: Code) -> bool:
+        """Whether a method runs in the method that makes the accelerator, and nowhere before it; or, of an object
+        without a constructor, after that method."""
         if home not in self._without:
             self._without[home] = without(self.reach, home)
-        return method in self.reach.below(home) and method not in self._without[home]
+        bare = all(self.holders.init(made) is None for made in self.holders.family(klass))
+        among = self.reach.reachable if bare else self.reach.below(home)
+        return method in among and method not in self._without[home]
 
     def _handed_to(self, code: Code, method: cst.FunctionDef, way: Way, trail: tuple[Code, ...]) -> bool:
         """Hand the accelerator to a method whose object cannot keep it, a module of torch: ``model.fit(loader)``."""

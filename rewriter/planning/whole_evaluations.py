@@ -7,8 +7,12 @@ from dataclasses import replace
 
 import libcst as cst
 
+from ..analysis.dataflow.values import origins
 from ..analysis.distributed.apart import condition, said
+from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.metrics import Evaluation
+from ..analysis.syntax.walk import descendants
+from ..facts.roles import Role
 from ..findings import Severity
 from .attempt import Attempt
 from .program import ProgramFacts
@@ -33,6 +37,7 @@ def leave_from_the_start(program: ProgramFacts, evaluations: Sequence[Evaluation
     _leave_shared(program, evaluations)
     _leave_trained_on(program, evaluations)
     _leave_alone(program, evaluations)
+    _leave_drawn_from(program, evaluations)
 
 
 def without_accelerator(found: Attempt) -> Left:
@@ -85,3 +90,14 @@ def _leave_alone(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> No
         if asked is not None:
             evaluation.leave(f"only processes with {said(asked)} run this evaluation")
             evaluation.alone = True
+
+
+def _leave_drawn_from(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
+    """Leave the evaluations whole of loaders that a training draws its batches from by itself, ``next(iter(loader))``:
+    prepared, a loader would give shards, and each process would train on a shard of a shard."""
+    batches = program.batches.batches if isinstance(program.batches, ShardedBatches) else []
+    nodes = (node for _, batch in batches for node in (batch.node, *descendants(batch.node)))
+    drawn = {o for node in nodes for o in origins(program.state.values.get(node), Role.LOADER)}
+    for evaluation in evaluations:
+        if not drawn.isdisjoint(evaluation.loaders):
+            evaluation.leave("the training draws batches from the same loader by itself, and shares them")

@@ -12,6 +12,7 @@ from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
+from ..analysis.training.training import held_optimizers
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from .program import EmittedProgram
@@ -23,7 +24,7 @@ def together(program: EmittedProgram) -> Iterator[Violation]:
     if not program.accelerated:
         return
     for record in program.training.steps:
-        for optimizer in origins(record.receiver, Role.OPTIMIZER):
+        for optimizer in held_optimizers(program.state, program.training, record.receiver):
             prepare = program.preparing(optimizer)
             if prepare is None and _is_shown_only(program, optimizer):
                 continue

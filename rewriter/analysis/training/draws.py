@@ -16,12 +16,15 @@ from ..dataflow.expressions import PARAMETERS
 from ..dataflow.values import CallRecord, External, Klass, State, Unit, Unknown, origins
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
+from .training import whole
+from .weights import draws_weights
 
 _TRANSFORMS = re.compile(
     r"(Random(?!State|Sampler|Forest|Search|ized[A-Z]\w*CV|Agent|Policy|Walk)\w+|ColorJitter|TrivialAugmentWide|AutoAugment"
     r"|RandAugment|AugMix)$"
 )
 """Augmentations; what else is called random (NumPy's ``RandomState``, samplers, forests) changes no image."""
+_LEAVING = (questions.keeps_module() | frozenset({"parameters", "named_parameters"})) - {"apply"}
 
 
 def drawn(record: CallRecord) -> Random | None:
@@ -70,6 +73,33 @@ def resets_weights(reach: Reach, call: cst.Call) -> bool:
     """Whether a layer that the script did not write draws its weights anew."""
     named = isinstance(call.func, cst.Attribute) and questions.draws(f"torch.nn.Linear.{call.func.attr.value}")
     return bool(named) and not reach.called(call) and reach.function_of(call) in reach.reachable
+
+
+def drawn_models(state: State, reach: Reach) -> Iterator[cst.Call]:
+    """The calls that make models which loops over batches run, and whose weights stay those that their layers draw:
+    the script loads, copies and sets none of them."""
+    batches = ((m, call) for call, found in state.forwards.items() for m in found)
+    run = {whole(state, m): None for m, call in batches if reach.batch_loops(call, state.calls[call].unit)}
+    changed = {whole(state, model) for record in state.calls.values() for model in _may_set(reach, record)}
+    for model in run:
+        made = state.calls.get(model.node) if isinstance(model.node, cst.Call) else None
+        if made is None or made.unit.module_class(made.node) is not None:
+            continue  # a layer of another model
+        if model not in changed and draws_weights(state, model):
+            yield made.node
+
+
+def _may_set(reach: Reach, record: CallRecord) -> Iterator[Origin]:
+    """The models whose weights a call may set: a method that is not known to leave them, an outside function, a copy
+    from other parameters."""
+    if record.node not in reach.state.forwards and method_name(record.node) not in _LEAVING:
+        yield from origins(record.receiver, Role.MODEL)
+    if reach.called(record.node) or questions.shows_model(outside_name(record)):
+        return
+    for slot in (reach.state.values.get(arg.value) for arg in record.node.args):
+        if not origins(record.result, Role.MODEL, Role.OPTIMIZER):
+            yield from origins(slot, Role.MODEL)
+            yield from (o.source for o in origins(slot, Role.PARAMETERS) if o.source is not None)
 
 
 def _is_weight(state: State, node: cst.BaseExpression) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -46,6 +46,8 @@ class Training:
     models: dict[Origin, None] = field(default_factory=dict)
     """The whole models whose parameters an optimizer holds."""
     optimizers: dict[Origin, None] = field(default_factory=dict)
+    inner: dict[Origin, Klass] = field(default_factory=dict)
+    """Those that an optimizer of the script's own class makes and steps for itself, with its class: SAM."""
     train_loops: dict[cst.CSTNode, None] = field(default_factory=dict)
     eval_loops: dict[cst.CSTNode, None] = field(default_factory=dict)
 
@@ -68,6 +70,8 @@ def find(state: State, reach: Reach) -> Training:
             found.eval_loops[loop] = None
     _without_probes(reach, found)
     state.trained = _run_to_train(state, reach, found)
+    found.inner = {o: klass for o in found.optimizers if (klass := _made_within(state, reach, o)) is not None}
+    found.optimizers = {o: None for o in found.optimizers if o not in found.inner}
     for optimizer in found.optimizers:
         held = origins(state.related.get(optimizer), Role.PARAMETERS)
         models = dict.fromkeys(whole(state, params.source) for params in held if params.source is not None)
@@ -75,6 +79,26 @@ def find(state: State, reach: Reach) -> Training:
     if not found.optimizers:
         updated_by_hand(state, reach, found)
     return found
+
+
+def _made_within(state: State, reach: Reach, optimizer: Origin) -> Klass | None:
+    """The class of optimizers, one of the script's own, whose code makes an optimizer."""
+    unit = reach.unit_of(optimizer.node, reach.units[0])
+    around = (node for node in unit.names.ancestors(optimizer.node) if isinstance(node, cst.ClassDef))
+    klass = next((klass for node in around if (klass := unit.classes.get(node)) is not None), None)
+    return klass if klass is not None and klass.role is Role.OPTIMIZER else None
+
+
+def held_optimizers(state: State, training: Training, slot: Slot | None) -> Iterator[Origin]:
+    """The optimizers that something holds; for one that another makes and steps for itself, those around it."""
+    for optimizer in origins(slot, Role.OPTIMIZER):
+        around = training.inner.get(optimizer)
+        if around is None:
+            yield optimizer
+        else:
+            yield from (
+                o for o in training.optimizers if (k := state.klass.get(o)) is not None and around in k.lineage()
+            )
 
 
 def _run_to_train(state: State, reach: Reach, found: Training) -> set[Origin]:

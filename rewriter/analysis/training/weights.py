@@ -35,6 +35,17 @@ def makes_weights(state: State, model: Origin, seen: frozenset[Origin] = frozens
     return questions.contains_modules(model.qualified) or not questions.is_bare(model.qualified)
 
 
+def draws_weights(state: State, model: Origin, seen: frozenset[Origin] = frozenset()) -> bool:
+    """Whether a layer of torch's own, with weights that it draws, is made where a module is made."""
+    if model.qualified.startswith("torch.nn.") and not questions.is_bare(model.qualified):
+        return True
+    klass = state.klass.get(model)
+    roots = [model.node] if klass is None else [one.node for one in klass.lineage()]
+    calls = (node for root in roots for node in descendants(root) if isinstance(node, cst.Call) and node in state.calls)
+    made = (part for call in calls for part in origins(state.calls[call].result, Role.MODEL) if part.node is call)
+    return any(part not in seen and part is not model and draws_weights(state, part, seen | {model}) for part in made)
+
+
 def _parts(state: State, model: Origin) -> list[Origin]:
     parts = state.parts.get(model, {})
     return [part for part in parts if isinstance(part, Origin) and part.role is Role.MODEL]

@@ -676,3 +676,48 @@ def test_what_is_built_after_the_constructor_of_a_data_class_is_not_passed_over(
     text = file.after.decode()
     assert "        self.net, self.optimizer = accelerator.prepare(\n" in text
     assert "accelerator.prepare(DataLoader(" in text and file.diagnoses == ()
+
+
+BUILT_LATER = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Runner:
+    rate = 0.1
+
+    def build(self):
+        self.net = torch.nn.Linear(8, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=self.rate)
+        self.loader = DataLoader(rows, batch_size=8)
+
+    def fit(self):
+        {first}
+        for epoch in range(3):
+            self.epoch()
+            torch.save(self.net.state_dict(), "net.pt")
+
+    def epoch(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(self.net(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+{run}
+"""
+LATER = {
+    "by the script": ("pass", "runner = Runner()\nrunner.build()\nrunner.fit()", "self.net, self.opt"),
+    "by the method that trains": ("self.build()", "Runner().fit()", "self.build()\n"),
+}
+
+
+@pytest.mark.parametrize(("first", "run", "before"), LATER.values(), ids=LATER)
+def test_an_object_without_a_constructor_makes_it_where_all_is_built(first: str, run: str, before: str) -> None:
+    source = decode(BUILT_LATER.format(first=first, run=run).encode(), Path("train.py"))
+    (file,) = migrate([source], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert (
+        f"        self.accelerator = Accelerator()\n        {before}" in text and "self.accelerator = self" not in text
+    )
+    assert "self.accelerator.save(" in text and "self.accelerator.backward(loss)" in text
+    assert file.diagnoses == ()

@@ -370,3 +370,88 @@ def test_a_layer_that_is_made_anew_draws_before_it_is_prepared(trained_project: 
     net += "        self.out = torch.nn.Linear(8, 2)\n        self.out.reset_parameters()\n\n"
     net += "    def forward(self, x):\n        return self.out(x)\n\n"
     assert trained_project(train=text.replace("def fresh", net + "def fresh", 1))[1] == []
+
+
+TEACHER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import data
+
+{early}
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Guide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Sequential(nn.Linear(8, 2), nn.Softmax(dim=1))
+
+    def forward(self, x):
+        return self.out(x)
+
+
+def fit(loader):
+    {late}
+    for x, y in loader:
+        with torch.no_grad():
+            aim = guide(x)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), aim).backward()
+        optimizer.step()
+
+
+fit(DataLoader(data, batch_size=8))
+"""
+GUIDES = {
+    "a layer": ("guide = nn.Linear(8, 2)", ["late-draw"]),
+    "a class of the script": ("guide = Guide().eval()", ["late-draw"]),
+    "one that is loaded": ("guide = Guide()\n    guide.load_state_dict(torch.load('guide.pt'))", []),
+    "one that is given the weights": ("guide = nn.Linear(8, 2)\n    nn.init.ones_(guide.weight)", []),
+    "one without weights": ("guide = nn.Softmax(dim=1)", []),
+    "after a seed": ("torch.manual_seed(0)\n    guide = nn.Linear(8, 2)", []),
+}
+
+
+@pytest.mark.parametrize(("guide", "late"), GUIDES.values(), ids=GUIDES)
+def test_a_model_that_is_not_trained_draws_its_weights(guide: str, late: list[str], trained_project: Project) -> None:
+    """All processes must draw the same, or each would train towards answers of its own."""
+    findings = trained_project(train=TEACHER.format(early="", late=guide))[1]
+    assert [found for found in findings if found == "late-draw"] == late
+
+
+def test_before_the_models_that_are_trained_it_draws_the_same(trained_project: Project) -> None:
+    assert trained_project(train=TEACHER.format(early="guide = nn.Linear(8, 2)", late="pass"))[1] == []
+
+
+INSIDE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import data
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x):
+        for layer in [nn.PixelUnshuffle(1), nn.LayerNorm(8)]:
+            x = layer(x)
+        return self.out(x)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_layer_that_a_model_makes_as_it_runs_is_a_part_of_it(trained_project: Project) -> None:
+    assert trained_project(train=INSIDE)[1] == []
