@@ -178,7 +178,13 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
 
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageError("--interactive needs a terminal for your answers")
-    result = ask(catalogue, survey, result, color=request.color, side_by_side=request.side_by_side)
+    try:
+        answers = ask(catalogue, survey, result, color=request.color, side_by_side=request.side_by_side)
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        say("interrupted: nothing was written")
+        raise
+    result = answers.result
     status = _status(result, survey.refused, False)
     writes = not survey.refused and any(file.changed and not file.blocked for file in result.files)
     if writes:
@@ -186,6 +192,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
 
         write_all([(file.source, file.after) for file in result.changed])
     _summarise(result, survey, request, writes)
+    say(answers.told([file.source for file in result.changed] if writes else ()))
     return status
 
 
