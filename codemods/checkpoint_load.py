@@ -56,7 +56,7 @@ def checkpoint_load(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for load in facts.loads:
         if load.needs_map:
             make = partial(_mapped, facts, load)
-            yield Replace(ID, load.call, make, reason=load.because, unit=EditGroup.FILES)
+            yield Replace(ID, load.call, make, reason=load.because, unit=EditGroup.ALONE)
 
 
 def _mapped(facts: ModuleFacts, load: Load, node: cst.CSTNode) -> cst.CSTNode:

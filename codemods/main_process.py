@@ -98,13 +98,16 @@ def _guard(facts: ModuleFacts, effect: Effect) -> Iterator[Edit]:
         named = cst.Assign([cst.AssignTarget(cst.Name(effect.name))], first.pop())
         return [cst.SimpleStatementLine([named], leading_lines=lines), made.with_changes(leading_lines=())]
 
+    # what goes to the console is read by nobody else, and needs no other edit
+    alone = effect.kind is EffectKind.CONSOLE and effect.forward is None
+    unit = EditGroup.ALONE if alone else EditGroup.FILES
     if effect.parts:
         make = partial(_split, test, effect.parts)
-        yield Replace(ID, effect.node, make, reason=effect.because, unit=EditGroup.FILES, joins=True)
+        yield Replace(ID, effect.node, make, reason=effect.because, unit=unit, joins=True)
         return
     if effect.forward is not None:
-        yield Replace(ID, effect.forward, keep, reason=effect.because, unit=EditGroup.FILES)
-    yield Replace(ID, effect.node, guarded, reason=effect.because, unit=EditGroup.FILES, joins=True)
+        yield Replace(ID, effect.forward, keep, reason=effect.because, unit=unit)
+    yield Replace(ID, effect.node, guarded, reason=effect.because, unit=unit, joins=True)
 
 
 def _split(test: cst.BaseExpression, parts: tuple[int, ...], node: cst.CSTNode) -> Made:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
+
 
 class TorchliftError(RuntimeError):
     """The root of all errors that the runtime raises by itself."""
@@ -118,3 +121,34 @@ def expect(what: str, value: object, kinds: type | tuple[type, ...], wanted: str
     if not isinstance(value, kinds):
         given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
         raise WrongKindError(f"{what} was given {given}; it takes {wanted}.")
+
+
+@cache
+def newer(what: str) -> str:
+    """
+    What to say of a name that this version does not have: a newer `migrate` may have written it.
+
+    Args:
+        what: that it is not there, in words, without a full stop.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        installed = version("torchlift")
+    except PackageNotFoundError:
+        return what
+    return (
+        f"{what}. If a newer `migrate` wrote this line, it needs a torchlift later than {installed}, which is "
+        "installed: pip install --upgrade torchlift"
+    )
+
+
+def refuse_newer(what: str, arguments: Iterable[str]) -> None:
+    """
+    Refuse keyword arguments that this version does not have.
+
+    Raises:
+        TypeError: there is one.
+    """
+    for name in arguments:
+        raise TypeError(newer(f"{what}() got an unexpected keyword argument {name!r}"))

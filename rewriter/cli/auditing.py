@@ -35,7 +35,10 @@ def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
 
         write_page(Path(request.html), result, survey, None, {rule.id: rule.summary for rule in RULES})
     if request.format != "text":
-        out(for_machines(request.format, result, survey, status, False, None))
+        from ..audit.catalogue import RULES
+
+        documents = {rule.id: rule.doc for rule in RULES}
+        out(for_machines(request.format, result, survey, status, False, None, lambda: documents))
         return status
     from ..report.summary import summary
 

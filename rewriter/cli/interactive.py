@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..project.scan import Survey
-from ..project.session import Session
+from ..project.session import TRAINING, Session
 from ..report.asking import Asking
+from ..report.diff import shown
 from ..report.terminal import console
+from ..report.text import counted
 from ..result import FileResult, Result
 from ..rule import Entry
 from ..source import Source, SourceError
 
 
-def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bool, side_by_side: bool) -> Result:
-    """Ask at the terminal, and return the result with the edits that were accepted."""
+class Answers(NamedTuple):
+    """What came of the questions."""
+
+    result: Result
+    """With the edits that were accepted."""
+    accepted: int
+    """So many groups of edits."""
+    declined: tuple[str, ...]
+    """The other groups: their rules, each with its first place."""
+
+    def told(self, written: Sequence[Source]) -> str:
+        """The answers and what was done, in a sentence without its full stop."""
+        groups = self.accepted + len(self.declined)
+        if not written:
+            return f"nothing was written: {self.accepted} of {counted(groups, 'group')} of edits accepted"
+        files = f"{shown(written[0].path)}" if len(written) == 1 else counted(len(written), "file")
+        left = f"; left unchanged: {', '.join(self.declined)}" if self.declined else ""
+        return f"{files} written: {self.accepted} of {counted(groups, 'group')} of edits accepted{left}"
+
+
+def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bool, side_by_side: bool) -> Answers:
+    """Ask at the terminal about each group of edits."""
     changed = {file.source.path for file in result.changed if not file.blocked}
     sessions = [
         Session(given.planned(catalogue))
@@ -28,4 +51,15 @@ def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bo
         if answered.setdefault(file.source, file).after != file.after:
             cause = "two programs use this file, and your answers for them lead to different texts"
             raise SourceError(file.source.path, 0, cause, "Give the same answers for both; nothing was written")
-    return result._replace(files=tuple(answered.get(file.source, file) for file in result.files))
+    declined = [_place(session, group) for session in sessions for group in session.groups if not session.has(group)]
+    return Answers(
+        result._replace(files=tuple(answered.get(file.source, file) for file in result.files)),
+        sum(len(session.groups) for session in sessions) - len(declined),
+        tuple(declined),
+    )
+
+
+def _place(session: Session, group: str) -> str:
+    (file, change), *_ = session.changes[group]
+    place = f"{shown(file.source.path)}{file.at(change.line)}"
+    return f"the training in {place}" if group == TRAINING else f"{', '.join(session.rules(group))} in {place}"

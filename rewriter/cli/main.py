@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,10 @@ def _sentences(catalogue: Sequence[Entry]) -> dict[str, str]:
     return {entry.id: entry.load().summary for entry in catalogue}
 
 
+def _documents(catalogue: Sequence[Entry]) -> dict[str, str]:
+    return {entry.id: entry.load().doc for entry in catalogue}
+
+
 def _explain(catalogue: Sequence[Entry], id: str) -> int:
     from ..audit.catalogue import RULES
     from ..config import check_word
@@ -145,7 +150,8 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     if request.html is not None:
         write_page(Path(request.html), result, survey, verdict, _sentences(catalogue))
     if request.format != "text":
-        out(for_machines(request.format, result, survey, status, writes, verdict))
+        rules = partial(_documents, catalogue)
+        out(for_machines(request.format, result, survey, status, writes, verdict, rules))
         return status
     if request.roles:
         from ..report.roles import roles_table
@@ -172,7 +178,13 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
 
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageError("--interactive needs a terminal for your answers")
-    result = ask(catalogue, survey, result, color=request.color, side_by_side=request.side_by_side)
+    try:
+        answers = ask(catalogue, survey, result, color=request.color, side_by_side=request.side_by_side)
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        say("interrupted: nothing was written")
+        raise
+    result = answers.result
     status = _status(result, survey.refused, False)
     writes = not survey.refused and any(file.changed and not file.blocked for file in result.files)
     if writes:
@@ -180,6 +192,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
 
         write_all([(file.source, file.after) for file in result.changed])
     _summarise(result, survey, request, writes)
+    say(answers.told([file.source for file in result.changed] if writes else ()))
     return status
 
 
@@ -227,13 +240,19 @@ def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -
     from ..report.summary import summary
 
     sys.stdout.flush()
+    verb, hint = "changed" if writes else "would change", "\n".join(_hints(result, survey, request, writes))
+    if request.hook:
+        from ..report.hook import hook_lines
+
+        sys.stderr.write(hook_lines(result, survey.refused, verb=verb, hint=hint))
+        return
     terminal = sys.stderr.isatty()
     sys.stderr.write(
         summary(
             result,
             survey.refused,
-            verb="changed" if writes else "would change",
-            hint="\n".join(_hints(result, survey, request, writes)),
+            verb=verb,
+            hint=hint,
             width=get_terminal_size((100, 24)).columns,
             wraps=terminal,
             color=request.color and terminal,
@@ -253,7 +272,12 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
         named = " ".join(request.paths) if len(request.paths) <= _FEW else "and the same paths"
         if request.paths != ("-",):
             yield f"To apply:  migrate {options}--write {named}"
-            if request.verify is None and len(request.paths) == 1 and not Path(request.paths[0]).is_dir():
+            if (
+                request.verify is None
+                and not request.hook
+                and len(request.paths) == 1
+                and not Path(request.paths[0]).is_dir()
+            ):
                 yield f"To verify: migrate {request.paths[0]} --verify -- ARGUMENTS"
     if result.blocked and not request.options.partial:
         yield "--partial applies the safe edits of blocked files."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 
 
 def for_machines(
-    format: str, result: Result, survey: Survey, status: int, writes: bool, verdict: SeenVerdict | None
+    format: str,
+    result: Result,
+    survey: Survey,
+    status: int,
+    writes: bool,
+    verdict: SeenVerdict | None,
+    rules: Callable[[], Mapping[str, str]],
 ) -> str:
-    """The report in the requested format."""
+    """The report in the requested format; ``rules`` gives what each rule does, by id."""
     if format == "sarif":
         from importlib.metadata import version
 
         from ..report.sarif import sarif
 
-        return sarif(result, survey.refused, version=version("torchlift"))
+        return sarif(result, survey.refused, version=version("torchlift"), rules=rules())
     if format == "github":
         from ..report.github import workflow_commands
 

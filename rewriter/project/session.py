@@ -52,6 +52,10 @@ class Session:
         """The files that a group touches."""
         return list({file.source.path: file.source for file, _ in self.changes[group]}.values())
 
+    def needing(self, group: str) -> list[str]:
+        """The groups that cannot be made without a group."""
+        return [other for other in self.groups if other != TRAINING] if group == TRAINING else []
+
     def offered(self, group: str) -> list[FileResult] | None:
         """
         What a group would do to the files as they are now: their texts before and after.
@@ -72,6 +76,10 @@ class Session:
                     FileResult(source._replace(data=encode(source, old), text=old), encode(source, new), changes)
                 )
         return shown
+
+    def has(self, group: str) -> bool:
+        """Whether a group was accepted."""
+        return group in self.accepted
 
     def accept(self, group: str) -> None:
         """Accept a group."""

@@ -75,6 +75,8 @@ class Asking:
             if group != TRAINING:
                 self._reasons(session, group)
             print_diff(offered, self.console, side_by_side=self.side_by_side)
+            if cost := self._cost(session, group):
+                self._say(f"# {cost}")
             if self._asked(session, group, f"({number}/{len(session.groups)}) ") == "s":
                 left.update(source.path for source in files)
 
@@ -101,6 +103,17 @@ class Asking:
         if group == TRAINING:
             return f"Make the training distributed, {counted(len(session.changes[group]), 'edit')}"
         return f"Make {'this edit' if len(session.changes[group]) == 1 else 'these edits'}"
+
+    def _cost(self, session: Session, group: str) -> str:
+        """What else "no" leaves as it is; empty if nothing."""
+        if needing := session.needing(group):
+            rules = dict.fromkeys(rule for other in needing for rule in session.rules(other))
+            verb = "needs" if len(needing) == 1 else "need"
+            return f"Declining this also declines {counted(len(needing), 'group')} that {verb} it: {', '.join(rules)}"
+        changes = session.changes[group]
+        if len(changes) == 1 or group == TRAINING:
+            return ""
+        return f"These {len(changes)} edits need each other: declining leaves all of them out"
 
     def _title(self, session: Session, group: str) -> str:
         (file, change), *_ = session.changes[group]

@@ -5,36 +5,57 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..findings import Severity
-from ..result import FileResult, Result
+from ..result import Diagnosis, FileResult, Result
 from ..source import SourceError
 from .diff import shown
 from .text import counted
 
 _COMMANDS = {Severity.ERROR: "error", Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "notice"}
+_PLACES = 6
+"""So many other places of a finding are named."""
 
 
 def workflow_commands(result: Result, refused: Sequence[SourceError]) -> str:
-    """Return one line for each file that would change, each finding and each file that could not be looked at."""
-    lines = [line for file in result.files for line in _file(file)]
-    lines += [
+    """
+    Return one line for each file that could not be looked at, each finding and each file that would change.
+
+    GitHub shows ten annotations of a kind and leaves out the others: so a finding is one annotation, at its first
+    place, that names the others, and the most serious ones come first.
+    """
+    lines = [
         _line("error", shown(error.path), error.line, 0, "migrate", f"{error.cause}. {error.remedy}")
         for error in refused
     ]
+    alike: dict[object, list[tuple[FileResult, Diagnosis]]] = {}
+    for file in result.files:
+        for found in file.diagnoses:
+            key = found.id, found.severity, found.message, found.remedy
+            alike.setdefault(key, []).append((file, found))
+    for severity in _COMMANDS:
+        lines += [_finding(members) for members in alike.values() if members[0][1].severity is severity]
+        if severity is Severity.REVIEW:
+            lines += [line for file in result.files for line in _change(file)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _file(file: FileResult) -> Iterator[str]:
-    path = shown(file.source.path)
+def _change(file: FileResult) -> Iterator[str]:
     if file.changed:
         rules = ", ".join(dict.fromkeys(change.rule for change in file.changes))
         text = f"{counted(len(file.changes), 'edit')} would make this file train on several processes: {rules}"
         first = min((change.line for change in file.changes if change.line), default=0)
-        yield _line("warning", path, file.line_of_file(first), 0, "migrate", text)
-    for found in file.diagnoses:
-        text = f"{found.message}. {found.remedy}".rstrip(". ")
-        column = found.column if file.source.notebook is None else 0
-        line = file.line_of_file(found.line)
-        yield _line(_COMMANDS[found.severity], path, line, column, f"migrate [{found.id}]", text)
+        yield _line("warning", shown(file.source.path), file.line_of_file(first), 0, "migrate", text)
+
+
+def _finding(members: Sequence[tuple[FileResult, Diagnosis]]) -> str:
+    file, found = members[0]
+    places = list(dict.fromkeys(f"{shown(file.source.path)}{file.at(found.line)}" for file, found in members))
+    text = f"{found.message}. {found.remedy}".rstrip(". ")
+    if others := places[1:]:
+        more = f" and {counted(len(others) - _PLACES, 'other place')}" if len(others) > _PLACES else ""
+        text += f"\nAlso {', '.join(others[:_PLACES])}{more}"
+    column = found.column if file.source.notebook is None else 0
+    title = f"migrate [{found.id}]"
+    return _line(_COMMANDS[found.severity], shown(file.source.path), file.line_of_file(found.line), column, title, text)
 
 
 def _line(command: str, path: str, line: int, column: int, title: str, text: str) -> str:

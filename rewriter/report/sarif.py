@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -21,31 +21,54 @@ UNREADABLE = "unreadable"
 _LEVELS = {Severity.ERROR: "error", Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "note"}
 
 
-def sarif(result: Result, refused: Sequence[SourceError], *, version: str = "") -> str:
+_OWN = {
+    WOULD_CHANGE: "The script trains on one process, and would be changed so that it trains on several.\n\n"
+    "`migrate PATH` shows the changes and the reason of each, `migrate --write PATH` makes them. The fix of the result "
+    "has the same effect for its file; files of one program need the fixes of one another.",
+    UNREADABLE: "The file could not be looked at, so nothing is known of it.\n\n"
+    "The message says what is wrong with it, and what to do.",
+}
+"""Ids that are neither a rule's nor a finding's: one sentence, and what there is to do."""
+
+
+def sarif(
+    result: Result, refused: Sequence[SourceError], *, version: str = "", rules: Mapping[str, str] | None = None
+) -> str:
     """
     Return one SARIF log with one run.
 
     A file that would change is a result ``would-change`` with a fix that holds all its edits, because they need each
     other: the fix has the same effect as ``--write``. A finding is a result under its own id.
+
+    Args:
+        result: of the run.
+        refused: the files that could not be looked at.
+        version: of torchlift.
+        rules: what each rule does, by id, as Markdown that begins with a sentence: a finding may have the id of one.
     """
     results = [entry for file in result.files for entry in _file(file)]
     results += [_refused(error) for error in refused]
-    rules = sorted({entry["ruleId"] for entry in results})
-    driver = {"name": "torchlift", "rules": list(map(_rule, rules)), **({"version": version} if version else {})}
+    ids = sorted({entry["ruleId"] for entry in results})
+    told = [_rule(id, {**_OWN, **(rules or {})}) for id in ids]
+    driver = {"name": "torchlift", "rules": told, **({"version": version} if version else {})}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [{**entry, "ruleIndex": rules.index(entry["ruleId"])} for entry in results],
+        "results": [{**entry, "ruleIndex": ids.index(entry["ruleId"])} for entry in results],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(id: str) -> dict[str, Any]:
+def _rule(id: str, own: Mapping[str, str]) -> dict[str, Any]:
     """What a viewer shows of an id beside each result."""
-    if id not in sections():
+    if id in sections():
+        sentence, text, markdown = one_sentence(id), explanation(id), sections()[id]
+    elif id in own:
+        text = markdown = own[id].strip()
+        sentence = " ".join(text.partition("\n\n")[0].split())
+    else:
         return {"id": id}
-    text, markdown = explanation(id), sections()[id]
-    return {"id": id, "shortDescription": {"text": one_sentence(id)}, "help": {"text": text, "markdown": markdown}}
+    return {"id": id, "shortDescription": {"text": sentence}, "help": {"text": text, "markdown": markdown}}
 
 
 def _file(file: FileResult) -> Iterator[dict[str, Any]]:

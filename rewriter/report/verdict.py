@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..verify.handover import NOT_COMPARED, SeenPromise, SeenVerdict
 from .text import counted
 
-_STYLES = {"held": "green", "broken": "bold red", "not testable": "yellow"}
+_STYLES = {"broken": "bold red", "not testable": "yellow", "held": "green"}
+"""In the order in which outcomes are listed."""
+_HEAD = ("promise", "on", "verdict", "detail")
+_LEAST = 30
+"""Details have so many columns at least, on whatever terminal."""
 
 
 def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120) -> str:
@@ -26,7 +31,9 @@ def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120)
         )
         console.print(Text(verdict.original_error.rstrip()), soft_wrap=True)
     else:
-        console.print(_table(verdict))
+        for row in _table(verdict, width):
+            console.print(row, soft_wrap=True)
+        console.print()
         for line in verdict.drawing:
             console.print(Text(line), soft_wrap=True)
         if verdict.drawing:
@@ -39,19 +46,37 @@ def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120)
     return out.getvalue()
 
 
-def _table(verdict: SeenVerdict) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    for name in ("promise", "on", "verdict", "detail"):
-        table.add_column(name, overflow="fold")
-    for promise in verdict.promises:
-        style = _STYLES.get(promise.outcome, "")
-        outcome = promise.outcome.upper() if promise.outcome == "broken" else promise.outcome
-        table.add_row(promise.promise, str(promise.processes), Text(outcome, style=style), Text(_detail(promise)))
-    return table
+def _table(verdict: SeenVerdict, width: int) -> Iterator[Text]:
+    """The rows of the table that `torchlift verify` prints: what is broken first, with its line and its cause."""
+    order = list(_STYLES)
+    found = sorted(verdict.promises, key=lambda promise: order.index(promise.outcome))
+    rows = [(p.promise, str(p.processes), p.outcome.upper() if p.outcome == "broken" else p.outcome) for p in found]
+    columns = [max(map(len, column)) for column in zip(_HEAD[:3], *rows, strict=True)]
+    yield from _row(_HEAD[:3], _HEAD[3], columns, width, ("bold",) * 4)
+    for promise, row in zip(found, rows, strict=True):
+        detail = f"step {promise.step}: {promise.detail}" if promise.step else promise.detail
+        yield from _row(row, detail, columns, width, ("", "", _STYLES[promise.outcome], ""))
+        for text in _below(promise):
+            for line in wrap(text, max(width, _LEAST), initial_indent="    ", subsequent_indent="      "):
+                yield Text(line)
 
 
-def _detail(promise: SeenPromise) -> str:
-    return f"step {promise.step}: {promise.detail}" if promise.step else promise.detail
+def _row(row: Sequence[str], detail: str, columns: Sequence[int], width: int, styles: Sequence[str]) -> Iterator[Text]:
+    indent = sum(columns) + 2 * len(columns)
+    for number, text in enumerate(wrap(detail, max(width - indent, _LEAST)) or [""]):
+        line = Text(" " * indent if number else "")
+        for cell, size, style in () if number else zip(row, columns, styles, strict=False):
+            line.append(f"{cell:<{size}}", style).append("  ")
+        line.append(text, styles[-1])
+        line.rstrip()
+        yield line
+
+
+def _below(promise: SeenPromise) -> list[str]:
+    """The line that a broken promise points to, and its likeliest cause."""
+    place = f"{promise.side} {promise.at}: {promise.code}".removesuffix(": ") if promise.at else ""
+    cause = f"likely cause: {promise.cause}" if promise.cause else ""
+    return [text for text in (place, cause) if text]
 
 
 def unforeseen(verdict: SeenVerdict) -> list[str]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,13 @@ class SeenPromise:
     detail: str
     step: int | None
     figure: str
+    at: str = ""
+    """The line that a broken promise points to, of the script that ``side`` names."""
+    code: str = ""
+    """What that line says."""
+    side: str = "migrated"
+    cause: str = ""
+    """The likeliest cause; empty where none is likelier than others."""
 
     @property
     def foreseen_by(self) -> tuple[str, ...]:
@@ -199,6 +206,12 @@ def _answer(python: str, asked: Mapping[str, Any]) -> str:
     return done.stdout
 
 
+def _seen(promise: Mapping[str, Any]) -> SeenPromise:
+    """A promise, without what only a later version of the runtime says of it."""
+    known = {field.name for field in fields(SeenPromise)}
+    return SeenPromise(**{name: value for name, value in promise.items() if name in known})
+
+
 def read_verdict(text: str) -> SeenVerdict:
     """
     Read what the runtime has written.
@@ -217,7 +230,7 @@ def read_verdict(text: str) -> SeenVerdict:
         return SeenVerdict(
             status=data["status"],
             mode=data["mode"],
-            promises=tuple(SeenPromise(**promise) for promise in data["promises"]),
+            promises=tuple(map(_seen, data["promises"])),
             notes=tuple(data["notes"]),
             drawing=tuple(data["drawing"]),
             original_error=failure["traceback"] if failure else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from torch import nn
 from torch.optim import Optimizer
@@ -31,7 +31,7 @@ from ..data.timing import Pace
 from ..device.memory import clear_device_cache
 from ..device.placement import send_to_device
 from ..device.precision import Precision
-from ..errors import MixedUseError, NotAvailableYet
+from ..errors import MixedUseError, NotAvailableYet, refuse_newer
 from ..gradients.window import Windows
 from ..monitoring.monitor import Monitor
 from ..process import group
@@ -116,7 +116,9 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         parallelism_config: ParallelismConfig | None = None,
         kwarg_handler: list[KwargsHandler] | None = None,
         step_with_optimizer: bool | None = None,
+        **newer: NoReturn,
     ) -> None:
+        refuse_newer("Accelerator", newer)
         refuse_arguments(locals())
         self._settings = resolve(
             read_environment(),

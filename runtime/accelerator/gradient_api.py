@@ -17,7 +17,7 @@ from ..config.handlers import AutocastKwargs
 from ..config.settings import Settings
 from ..data.loss_batch import CURRENT, shares_of_loss
 from ..device.precision import Precision
-from ..errors import UnknownWordError, expect
+from ..errors import UnknownWordError, expect, refuse_newer
 from ..gradients.clipping import as_list, clip_norm, clip_values
 from ..gradients.window import Windows
 from ..process import watched_calls
@@ -26,6 +26,9 @@ from ..strategies.graph import Graph
 from ..types import LossReduction
 from .prepare import Preparation
 from .process_api import Placed
+
+_OF_TORCH = {"gradient", "retain_graph", "create_graph", "inputs"}
+"""What `Tensor.backward` takes."""
 
 
 class Gradients(Placed):
@@ -63,6 +66,8 @@ class Gradients(Placed):
             UnclearBatchError: batches are split, shards can be uneven, and nothing tells which batch the loss is of.
         """
         expect("backward", loss, torch.Tensor, "the loss, a tensor that was computed from the weights")
+        if kwargs and type(loss).backward is torch.Tensor.backward:
+            refuse_newer("backward", kwargs.keys() - _OF_TORCH)
         sums = num_items is not None or reduction == LossReduction.SUM
         shares = None if self._world.alone else shares_of_loss(self._progress, loss, batch, sums)
         weight = 1.0 if shares is None else shares.weights[self.process_index]

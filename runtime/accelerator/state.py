@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..errors import TorchliftError
+from ..errors import TorchliftError, newer
 from ..process.state import PartialState
 
 if TYPE_CHECKING:
@@ -298,5 +298,6 @@ def attribute(accelerator: Any, name: str) -> Any:
         asked = getattr(type(accelerator), name, None)
         if isinstance(asked, property) and asked.fget is not None:
             return asked.fget(accelerator)  # it has raised an AttributeError: again, for what that says
-        raise AttributeError(f"an Accelerator has no attribute {name!r}")
+        missing = f"an Accelerator has no attribute {name!r}"
+        raise AttributeError(missing if name.startswith("_") else newer(missing))
     return _NAMES[name](accelerator)

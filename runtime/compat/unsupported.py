@@ -6,6 +6,10 @@ Scripts may import them; each is a class that says, when it is called, that it i
 
 from __future__ import annotations
 
+import sys
+from dis import opmap
+
+from ..errors import newer
 from .plugins import Later
 
 _LARGE = "Models larger than the memory of one device are not supported yet: load the whole model on each device."
@@ -101,9 +105,18 @@ def absent(name: str) -> type[Later]:
 
     Raises:
         AttributeError: Accelerate has no such name either.
+        ImportError: the same, in `from ... import name`: there Python would replace the text of an AttributeError.
     """
     if name not in _SENTENCES:
-        raise AttributeError(f"torchlift.runtime has no {name!r} in this module")
+        missing = f"torchlift.runtime has no {name!r} in this module"
+        if name.startswith("_"):
+            raise AttributeError(missing)
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_name == "__getattr__":
+            frame = frame.f_back
+        if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
+            raise ImportError(newer(missing), name=name)
+        raise AttributeError(newer(missing))
     if name not in _MADE:
         _MADE[name] = _class(name)
     return _MADE[name]

@@ -13,7 +13,7 @@ import torch
 
 from ..config.environment import read_environment
 from ..device.choice import choose_device, distributed_type
-from ..errors import MixedUseError
+from ..errors import MixedUseError, newer
 from ..types import Decorated, DistributedType
 from . import group
 from .guards import goes_first, only_when
@@ -109,7 +109,8 @@ class PartialState:
                 f"`PartialState` object has no attribute `{name}`. This happens if `PartialState._reset_state()` was "
                 "called and no `Accelerator` or `PartialState` was created afterwards."
             )
-        raise AttributeError(f"'PartialState' object has no attribute '{name}'")
+        missing = f"'PartialState' object has no attribute '{name}'"
+        raise AttributeError(missing if name.startswith("_") else newer(missing))
 
     def __repr__(self) -> str:
         travels = f"  Backend: {self.backend}" if self.backend else ""

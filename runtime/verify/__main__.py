@@ -31,10 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         request = _read(options.request) if options.request else _request(options, script)
         from .conductor import Server
+        from .progress import RunProgress
         from .run_processes import end_on_signals
 
         end_on_signals()
-        verdict = Server(request).verify()
+        verdict = Server(request, RunProgress(sys.stderr)).verify()
     except (RequestError, OSError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
@@ -42,9 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.request or options.output_format == "json":
         sys.stdout.write(json.dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n")
     else:
+        from shutil import get_terminal_size
+
         from .text import as_text
 
-        sys.stdout.write(as_text(verdict))
+        sys.stdout.write(as_text(verdict, get_terminal_size((120, 24)).columns))
     sys.stdout.flush()
     return verdict.status
 

@@ -25,7 +25,7 @@ import torch
 
 from . import imports
 from .exact import double, layers, noise, order, pretended
-from .hooks import collectives, data, files, libraries, output, ports, spawning, training
+from .hooks import clocks, collectives, data, files, libraries, output, ports, spawning, training
 from .hooks.recorder import Ended, Recorder
 from .program import cells_of
 from .sandbox import Sandbox, use_temporary_folder
@@ -66,6 +66,8 @@ class Task:
     """The script may start its processes by itself: what they run is run here."""
     spawned: bool = False
     """It does, and is seen to: this process stands for one that it would start."""
+    ahead: bool = False
+    """The clocks are ahead."""
 
 
 def run(task: Task) -> int:
@@ -145,6 +147,8 @@ def _put_hooks_in(task: Task, recorder: Recorder) -> tuple[training.Steps, data.
         double.install()
     if task.pretend:
         pretended.install()
+    if task.ahead:
+        clocks.install()
     return steps, loaders
 
 

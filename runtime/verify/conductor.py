@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +17,17 @@ from ..process.system import get_free_port
 from . import by_hand
 from .child import Task
 from .collect import OriginalNames, collect
+from .compare.causes import explained
 from .compare.devices import devices, mixes
-from .compare.everything import compare, nothing, unstable
+from .compare.everything import SHOWN, compare, nothing, unstable
 from .compare.samples import first_completed
 from .compare.tolerances import About, Unstable
 from .curve import curve, draw
 from .hooks.ports import COUNT
 from .notes import notes
 from .orphans import adopt_orphans, end_orphans
-from .program import imported_names, own_files, root_of
+from .program import imported_names, line_of, own_files, root_of
+from .progress import RunProgress
 from .request import Script, VerifyRequest
 from .run_processes import Limits, Run, watch
 from .scratch import PREFIX, FileState, Scratch, mirror, snapshot
@@ -50,6 +52,8 @@ _SETTINGS = {
 _PREFIXES = ("TORCHLIFT_", "ACCELERATE_")
 _PRETENDED = ", on a pretended accelerator"
 """Ends the names of runs that only show whether devices are mixed."""
+_AHEAD = " with clocks ahead"
+"""Ends the names of runs that only show what is made of a clock."""
 _REHEARSED = 4
 """Steps of such a run: every line of the script is reached, and nothing else is asked of it."""
 _PAUSES = (2.0, 6.0, 18.0)
@@ -68,6 +72,7 @@ class _Start:
     processes: int
     migrated: bool
     pretend: bool = False
+    ahead: bool = False
 
 
 class Server:
@@ -76,10 +81,12 @@ class Server:
 
     Args:
         request: what to verify.
+        progress: told of the runs; nobody is when None.
     """
 
-    def __init__(self, request: VerifyRequest) -> None:
+    def __init__(self, request: VerifyRequest, progress: RunProgress | None = None) -> None:
         self.request = request
+        self._progress = progress
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         self._scratches: dict[str, tuple[Scratch, dict[str, FileState]]] = {}
         self._traces: dict[str, RunTrace] = {}
@@ -95,6 +102,8 @@ class Server:
             return self._verify()
         finally:
             end_orphans()
+            if self._progress is not None:
+                self._progress.finish()
             if not self.request.keep:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -117,10 +126,15 @@ class Server:
         promises = self._compare({})
         shaky = {self._count(promise.processes) for promise in promises if promise.outcome is Outcome.BROKEN}
         if shaky:
-            promises = self._compare({count: self._again(count) for count in sorted(shaky)})
+            repeated = {count: self._again(count) for count in sorted(shaky)}
+            promises = self._compare(repeated)
+            shaky = {self._count(p.processes) for p in promises if p.outcome is Outcome.BROKEN and p.id in SHOWN}
+        if shaky:
+            repeated.update({count: repeated[count].beside(self._ahead(count)) for count in sorted(shaky)})
+            promises = self._compare(repeated)
         whole = 1 in request.procs and self._traces["migrated on 1"].sound
         if self._cpu and not request.cpu and whole and not self._obstacle(1):
-            promises.append(self._rehearse())
+            promises += explained([self._rehearse()], self._line)
         broken = any(promise.outcome is Outcome.BROKEN for promise in promises)
         compared = not all(map(self._obstacle, self._originals))
         return self._verdict(BROKEN if broken else HELD if compared else ORIGINAL_FAILS, tuple(promises), None)
@@ -147,6 +161,14 @@ class Server:
         name = self._original(count)
         self._run(_Start(f"{name} again", self.request.original, count, False))
         return unstable(self._traces[name], self._traces[f"{name} again"])
+
+    def _ahead(self, count: int) -> Unstable:
+        """Run the original with clocks that are ahead: what differs is no result. Nothing where it trains otherwise."""
+        name = self._original(count)
+        self._run(_Start(f"{name}{_AHEAD}", self.request.original, count, False, ahead=True))
+        found = unstable(self._traces[name], self._traces[f"{name}{_AHEAD}"])
+        steps = {len(self._traces[one].main.of("step")) for one in (name, f"{name}{_AHEAD}")}
+        return found if len(steps) == 1 and not found.weights else Unstable()
 
     def _failure(self) -> Failure | None:
         """The original does not run by itself, on any number of processes."""
@@ -187,8 +209,12 @@ class Server:
                 unstable=shaky.get(self._count(count), Unstable()),
                 said=self.request.by_nature,
             )
-            found += compare(about)
+            found += explained(compare(about), self._line)
         return found
+
+    def _line(self, promise: Promise) -> str:
+        """What the line says that a promise points to."""
+        return line_of(self.request.original if promise.side == "original" else self.request.migrated, promise.at)
 
     def _says(self, program: Script, words: tuple[bytes, ...]) -> bool:
         """Whether one of the program's files holds one of the words."""
@@ -196,7 +222,7 @@ class Server:
 
     def _run(self, *starts: _Start) -> None:
         """Carry out runs that go on at the same time; again, when something else holds a port that they need."""
-        watch([self._begin(start) for start in starts], self._over)
+        self._watch(starts)
         for seconds in _PAUSES:
             starts = tuple(start for start in starts if found_port_in_use(self._traces[start.name]))
             if not starts:
@@ -204,7 +230,11 @@ class Server:
             time.sleep(seconds)
             for start in starts:
                 shutil.rmtree(self._scratches[start.name][0].top)
-            watch([self._begin(start) for start in starts], self._over)
+            self._watch(starts)
+
+    def _watch(self, starts: Sequence[_Start]) -> None:
+        tell = self._progress.going if self._progress is not None else lambda going: None
+        watch([self._begin(start) for start in starts], self._over, tell)
 
     def _begin(self, start: _Start) -> Run:
         request = self.request
@@ -237,6 +267,7 @@ class Server:
                 split=split,
                 disk_bytes=request.disk_bytes,
                 pretend=pretend,
+                ahead=start.ahead,
                 processes=count,
                 ports=ports,
                 by_hand=request.distributed and not migrated,
@@ -270,6 +301,8 @@ class Server:
         return kept
 
     def _over(self, run: Run) -> None:
+        if self._progress is not None:
+            self._progress.over(run)
         scratch, before = self._scratches[run.name]
         self._traces[run.name] = collect(run, scratch, before, OriginalNames(scratch, self.request.original))
 
@@ -286,7 +319,7 @@ class Server:
             mode="double" if request.double else "exact" if request.exact else "as-is",
             device="cpu" if self._cpu else "accelerator",
             promises=promises,
-            notes=tuple(notes(self._traces, request, _PRETENDED)),
+            notes=tuple(notes(self._traces, request, (_PRETENDED, _AHEAD))),
             curves=curves,
             drawing=drawing if failure is None else (),
             runs=tuple(self._seen(name, trace) for name, trace in self._traces.items()),

@@ -9,14 +9,14 @@ from .request import VerifyRequest
 from .traces import LEAVING, RunTrace
 
 
-def notes(traces: Mapping[str, RunTrace], request: VerifyRequest, rehearsal: str) -> list[str]:
+def notes(traces: Mapping[str, RunTrace], request: VerifyRequest, rehearsals: tuple[str, ...]) -> list[str]:
     """
     What was held still, and what was not seen, in words.
 
     Args:
         traces: by the names of the runs.
         request: of the verification.
-        rehearsal: ends the names of runs that are not compared.
+        rehearsals: end the names of runs that are not compared.
     """
     found: list[str] = []
     words = {
@@ -47,7 +47,7 @@ def notes(traces: Mapping[str, RunTrace], request: VerifyRequest, rehearsal: str
     if any(rank.of("spawned") for trace in traces.values() for rank in trace.ranks):
         found.append("the function that the original passes to mp.spawn ran in processes of the verification")
     for name, trace in traces.items():
-        if name.endswith(rehearsal):
+        if name.endswith(rehearsals):
             continue
         if trace.ended == LEAVING:
             found.append(f"{name}: a process did not end after the training, and was ended")

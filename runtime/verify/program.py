@@ -29,6 +29,18 @@ def text_of(program: Script, path: Path | None = None) -> bytes:
         return b""
 
 
+def line_of(program: Script, place: str) -> str:
+    """What a line says, named as traces do: "train.py:12", or "train.ipynb[3]:7". Empty where there is none."""
+    found = re.fullmatch(r"(.+?)(?:\[(\d+)\])?:(\d+)", place)
+    if found is None:
+        return ""
+    data = text_of(program, program.folder / found[1])
+    texts = cells_of(data) if found[2] else [data.decode(errors="replace")]
+    cell, number = int(found[2] or 1), int(found[3])
+    lines = texts[cell - 1].splitlines() if cell <= len(texts) else []
+    return lines[number - 1].strip() if number <= len(lines) else ""
+
+
 def own_files(program: Script) -> dict[Path, bytes]:
     """The script and the modules beside and below it that it imports, directly or not, with their contents."""
     roots = list(dict.fromkeys((program.script.parent, root_of(program)[0], program.folder)))

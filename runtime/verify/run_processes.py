@@ -174,11 +174,20 @@ class Run:
                     return
 
 
-def watch(runs: Sequence[Run], meanwhile: Callable[[Run], None]) -> None:
-    """Look after runs until all are over; `meanwhile` is called with each one that has just ended."""
+def watch(
+    runs: Sequence[Run], meanwhile: Callable[[Run], None], tell: Callable[[Sequence[Run]], None] = lambda going: None
+) -> None:
+    """
+    Look after runs until all are over.
+
+    Args:
+        runs: that have begun.
+        meanwhile: called with each one that has just ended.
+        tell: called with those that go on, again and again.
+    """
     going = list(runs)
     try:
-        _watch(going, meanwhile)
+        _watch(going, meanwhile, tell)
     except BaseException:
         for one in going:
             one.end("stopped")
@@ -204,7 +213,7 @@ def end_on_signals() -> None:
     signal.signal(signal.SIGTERM, note)
 
 
-def _watch(going: list[Run], meanwhile: Callable[[Run], None]) -> None:
+def _watch(going: list[Run], meanwhile: Callable[[Run], None], tell: Callable[[Sequence[Run]], None]) -> None:
     while going:
         if _asked_to_end:
             raise KeyboardInterrupt
@@ -214,6 +223,7 @@ def _watch(going: list[Run], meanwhile: Callable[[Run], None]) -> None:
             if not one.poll():
                 going.remove(one)
                 meanwhile(one)
+        tell(going)
         time.sleep(0.005)
 
 

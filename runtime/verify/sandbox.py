@@ -126,7 +126,7 @@ class Sandbox:
     def _note(self, event: str, path: str) -> None:
         if (event, path) not in self._seen:
             self._seen.add((event, path))
-            self._recorder.write(event, f=path)
+            self._recorder.write(event, f=path, at=self._recorder.line())
 
 
 def _from_folder(path: Any, arguments: tuple[Any, ...], place: int | None) -> Any:

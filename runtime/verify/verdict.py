@@ -37,6 +37,14 @@ class Promise:
     """The first optimizer step, counted from 1, that differs."""
     figure: str = ""
     """The first figure that differs."""
+    at: str = ""
+    """The line that a broken promise points to: "train.py:57", of the script that `side` names."""
+    code: str = ""
+    """What that line says."""
+    side: str = "migrated"
+    """"migrated" or "original"."""
+    cause: str = ""
+    """The likeliest cause; empty where none is likelier than others."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -18,13 +19,22 @@ _FLIPPED = 0.005
 """So large a part of predicted classes may differ by rounding."""
 
 
-def differ(name: str, a: FileSeen, b: FileSeen, about: About) -> str:
-    """How a file differs from the original's, in words; empty when it is the same, or cannot be compared."""
+def differ(name: str, a: FileSeen, b: FileSeen, about: About, again: Sequence[str] = ()) -> str:
+    """
+    How a file differs from the original's, in words; empty when it is the same, or cannot be compared.
+
+    Args:
+        name: of the file.
+        a: the original's.
+        b: the migrated script's.
+        about: the comparison.
+        again: what the original wrote in other runs, where that differs.
+    """
     if a.hash == b.hash and a.size == b.size:
         return ""
     kind = PurePath(name).suffix.lower()
     if a.text is not None and b.text is not None:
-        return _texts(a.text, b.text, about)
+        return _texts(a.text, b.text, about, again)
     if a.arrays is not None and b.arrays is not None:
         return _arrays(a.arrays, b.arrays, about)
     if about.alone and kind in _SAME_BYTES:
@@ -34,14 +44,20 @@ def differ(name: str, a: FileSeen, b: FileSeen, about: About) -> str:
     return ""
 
 
-def _texts(a: str, b: str, about: About) -> str:
-    first, second = a.splitlines(), b.splitlines()
+def _texts(a: str, b: str, about: About, again: Sequence[str]) -> str:
+    first, second, others = a.splitlines(), b.splitlines(), [text.splitlines() for text in again]
+    if any(len(other) != len(first) for other in others):
+        return ""
     if len(first) != len(second):
         return f"{len(second)} lines, the original's has {len(first)}"
-    for number, (x, y) in enumerate(zip(first, second, strict=True), 1):
-        one, other = Line(x, False), Line(y, False)
+    for number, (x, y, *more) in enumerate(zip(first, second, *others, strict=True), 1):
+        one, other, *repeated = (Line(text, False) for text in (x, y, *more))
+        if any(each.shape != one.shape for each in repeated):
+            continue
+        pairs = list(zip(one.numbers, other.numbers, strict=False))
+        steady = [all(each.numbers[i] == x for each in repeated) for i, (x, _) in enumerate(pairs)]
         same = one.shape == other.shape and len(one.numbers) == len(other.numbers)
-        if not same or not all(map(agree, one.numbers, other.numbers, [about.tolerance] * len(one.numbers))):
+        if not same or not all(agree(*pair, about.tolerance) for pair, sure in zip(pairs, steady, strict=True) if sure):
             return f"line {number} is {y.strip()[:80]!r}, the original's {x.strip()[:80]!r}"
     return ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..exact.pretended import MixedDevices, NotOnHost
 from ..traces import RunTrace
 from ..verdict import Outcome, Promise
@@ -30,7 +32,7 @@ def devices(migrated: RunTrace, original: RunTrace | None) -> Promise:
         return _promise(Outcome.UNTESTABLE, f"the script does not run on a pretended accelerator: {_line(what)}")
     if original is not None and original.main.error is not None:
         return _promise(Outcome.UNTESTABLE, f"the original also fails there, at {original.main.error['at']}")
-    return _promise(Outcome.BROKEN, f"{error['at']}: {_line(error['message'])}")
+    return replace(_promise(Outcome.BROKEN, f"{error['at']}: {_line(error['message'])}"), at=error["at"])
 
 
 def _line(text: str) -> str:

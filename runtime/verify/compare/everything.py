@@ -24,6 +24,8 @@ _ON_ONE: tuple[tuple[str, Callable[[About], Promise]], ...] = (
     ("checkpoints", saved.checkpoints),
 )
 _TOGETHER: tuple[tuple[str, Callable[[About], Promise]], ...] = (("waits", waits.waits), ("ranks", training.ranks))
+SHOWN = ("numbers", "lines", "files", "checkpoints")
+"""Promises about what a script shows, and what may come from a clock."""
 _FIGURES = ("losses", "weights", "gradients")
 _AS_IS = (*_FIGURES, "steps", "rates", "samples", "numbers", "lines", "checkpoints")
 """As is, every process takes a whole batch, and noise is its own: what differs by nature is shown, not judged."""
@@ -90,8 +92,12 @@ def unstable(first: RunTrace, second: RunTrace) -> Unstable:
     """What differs between two runs of the original."""
     steps = zip(first.main.of("step"), second.main.of("step"), strict=False)
     names = {n for n in {*first.files, *second.files} if first.files.get(n) != second.files.get(n)}
+    lines, numbers = printed.differing(first.main, second.main)
+    texts = {n: second.files[n].text for n in names & first.files.keys() & second.files.keys()}
     return Unstable(
-        lines=printed.differing(first.main, second.main),
+        lines=lines,
+        numbers=numbers,
+        texts={name: [text] for name, text in texts.items() if text is not None},
         weights=any(a["h"] != b["h"] for a, b in steps),
         files=frozenset(names),
         names=frozenset(set(first.files) ^ set(second.files)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from ..traces import RankTrace
 from ..verdict import Promise
@@ -35,6 +36,9 @@ class Line:
     losses: tuple[float, ...] = ()
     """The last losses that the process had backpropagated by then."""
 
+    at: str = ""
+    """The line of the script that prints it."""
+
     @property
     def shape(self) -> str:
         """The text without its numbers."""
@@ -59,7 +63,7 @@ def lines_of(rank: RankTrace, stream: int = _OUT) -> list[Line]:
         if event["e"] == "loss":
             losses.append(float(event["v"]))
         elif event["e"] == "line" and event["s"] == stream:
-            found.append(Line(event["x"], event["p"] in training, tuple(losses)))
+            found.append(Line(event["x"], event["p"] in training, tuple(losses), event.get("at", "")))
     return found
 
 
@@ -68,8 +72,8 @@ def lines(about: About) -> Promise:
     for rank in about.migrated.ranks[1:]:
         again = _repeated(about, rank)
         if again is not None:
-            text = f"process {rank.rank} also prints it: {_quoted(again)}"
-            return about.broken("lines", text, figure=again)
+            text = f"process {rank.rank} also prints it: {_quoted(again.text)}"
+            return about.broken("lines", text, figure=again.text, at=again.at)
     count = 0
     for stream, words in _WORDS.items():
         wanted, found = lines_of(about.original.main, stream), lines_of(about.migrated.main, stream)
@@ -77,35 +81,43 @@ def lines(about: About) -> Promise:
         for index, (a, b) in enumerate(zip(wanted, found, strict=False)):
             if a.shape != b.shape and (stream, index) not in about.unstable.lines:
                 text = f"{words} {index + 1} is {_quoted(b.text)}, the original's {_quoted(a.text)}"
-                return about.broken("lines", text, figure=a.text)
+                return about.broken("lines", text, figure=a.text, at=b.at)
         varies = (stream, min(len(wanted), len(found))) in about.unstable.lines
         if len(wanted) != len(found) and not varies and not about.original.cut and not about.migrated.cut:
             return _number(about, wanted, found, words)
-    return about.held("lines", f"{count} lines" if count else "nothing is printed")
+    return about.held("lines", _counted(count) if count else "nothing is printed")
+
+
+def _counted(lines: int) -> str:
+    return f"{lines} line{'' if lines == 1 else 's'}"
 
 
 def _number(about: About, wanted: list[Line], found: list[Line], words: str) -> Promise:
     """Another number of lines."""
     if not about.exact and not about.alone:
         return about.untestable("lines", "as is, the batch is per process, and there are fewer steps")
-    extra = (found if len(found) > len(wanted) else wanted)[min(len(wanted), len(found))].text
-    text = f"{len(found)} {words}s, the original prints {len(wanted)}; the first without a partner is {_quoted(extra)}"
-    return about.broken("lines", text, figure=extra)
+    more = len(found) > len(wanted)
+    extra = (found if more else wanted)[min(len(wanted), len(found))]
+    text = (
+        f"{len(found)} {words}s, the original prints {len(wanted)}; "
+        f"the first without a partner is {_quoted(extra.text)}"
+    )
+    return about.broken("lines", text, figure=extra.text, at=extra.at, side="migrated" if more else "original")
 
 
-def _repeated(about: About, rank: RankTrace) -> str | None:
+def _repeated(about: About, rank: RankTrace) -> Line | None:
     """A line of another process that the original prints, or any line that it adds to stdout. Its own may stay."""
     partner = about.partner(rank) if about.by_hand else RankTrace(rank.rank, [], 0)
     own = {stream: _shapes(partner, stream) for stream in (_OUT, _ERR, _LOG)}
     for line in lines_of(rank):
         if not own[_OUT][line.shape]:
-            return line.text
+            return line
         own[_OUT][line.shape] -= 1
     for stream in (_ERR, _LOG):
         known = _shapes(about.original.main, stream)
         for line in lines_of(rank, stream):
             if line.shape in known and len(line.shape) > 3 and line.shape not in own[stream]:
-                return line.text
+                return line
     return None
 
 
@@ -123,27 +135,27 @@ def numbers(about: About) -> Promise:
         for index, (a, b) in enumerate(zip(wanted, found, strict=False)):
             if (stream, index) in about.unstable.lines or a.shape != b.shape:
                 continue
-            different = _different(a, b, about)
+            different = _different(a, b, about, about.unstable.numbers.get((stream, index), frozenset()))
             shares += len([one for one in different if one is None])
             first = next(filter(None, different), None)
             if first is not None and nature:
                 return about.untestable("numbers", nature)
             if first is not None:
                 text = f"{first[1]} in {_quoted(b.text)}, the original prints {first[0]}"
-                return about.broken("numbers", text, figure=a.text)
-    notes = [f"{count} lines"]
+                return about.broken("numbers", text, figure=a.text, at=b.at)
+    notes = [_counted(count)]
     if shares:
         notes.append(f"{shares} numbers of a training step are values of one process's shard")
-    if about.unstable.lines:
-        notes.append(f"{len(about.unstable.lines)} lines differ between two runs of the original")
+    if shaky := len(about.unstable.lines) + len(about.unstable.numbers):
+        notes.append(f"two runs of the original differ in {_counted(shaky)}")
     return about.held("numbers", "; ".join(notes))
 
 
-def _different(a: Line, b: Line, about: About) -> list[tuple[str, str] | None]:
+def _different(a: Line, b: Line, about: About, shaky: frozenset[int]) -> list[tuple[str, str] | None]:
     """The numbers of a line that differ; None stands for one that is of a process's shard."""
     found: list[tuple[str, str] | None] = []
-    for x, y in zip(a.numbers, b.numbers, strict=False):
-        if not agree(x, y, about.tolerance):
+    for number, (x, y) in enumerate(zip(a.numbers, b.numbers, strict=False)):
+        if number not in shaky and not agree(x, y, about.tolerance):
             share = a.training and b.training and _of_one_process(x, y, about.processes)
             share = not about.alone and (share or (_is_loss(x, a) and _is_loss(y, b)))
             found.append(None if share else (x, y))
@@ -200,11 +212,19 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= 100 else text[:97] + "...")
 
 
-def differing(first: RankTrace, second: RankTrace) -> frozenset[tuple[int, int]]:
-    """The lines that differ between two runs of one script, by stream and number from 0."""
-    found = set()
+def differing(
+    first: RankTrace, second: RankTrace
+) -> tuple[frozenset[tuple[int, int]], dict[tuple[int, int], frozenset[int]]]:
+    """
+    What differs between two runs of one script: the lines, by stream and number from 0, that have other words in them,
+    and the numbers of lines that have the same.
+    """
+    lines, numbers = set(), {}
     for stream in _WORDS:
-        a, b = lines_of(first, stream), lines_of(second, stream)
-        common = min(len(a), len(b))
-        found |= {(stream, i) for i in range(max(len(a), len(b))) if i >= common or a[i].text != b[i].text}
-    return frozenset(found)
+        for index, (a, b) in enumerate(zip_longest(lines_of(first, stream), lines_of(second, stream))):
+            if a is None or b is None or a.shape != b.shape:
+                lines.add((stream, index))
+            elif a.numbers != b.numbers:
+                pairs = enumerate(zip(a.numbers, b.numbers, strict=True))
+                numbers[stream, index] = frozenset(number for number, (x, y) in pairs if x != y)
+    return frozenset(lines), numbers

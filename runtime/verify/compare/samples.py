@@ -23,7 +23,10 @@ def samples(about: About) -> Promise:
         shares = [steps[number] if number < len(steps) else Counter() for steps in per_rank]
         found = sum(shares, Counter())
         if found != rows:
-            return about.broken("samples", _difference(rows, shares), step=number + 1, figure="samples")
+            training = about.migrated.main.training_passes()
+            read = [event for event in about.migrated.main.of("batch") if event["p"] in training]
+            at = read[0].get("at", "") if read else ""
+            return about.broken("samples", _difference(rows, shares), step=number + 1, figure="samples", at=at)
     return about.held("samples", f"{sum(map(Counter.total, wanted[:made]))} rows")
 
 

@@ -26,7 +26,7 @@ def files(about: About) -> Promise:
     for name, ranks in sorted(writers(about.migrated).items()):
         if len(ranks) > 1 and name in found and ranks != before.get(name):
             text = f"{name} is written by processes {', '.join(map(str, sorted(ranks)))}"
-            return about.broken("files", text, figure=name)
+            return about.broken("files", text, figure=name, at=_written_at(about.migrated, name))
     if about.original.cut or about.migrated.cut:
         return about.untestable("files", "a run was ended before the script finished")
     missing = sorted(set(wanted) - set(found) - about.unstable.names)
@@ -35,16 +35,20 @@ def files(about: About) -> Promise:
     if problem:
         return about.broken("files", problem, figure="files")
     if missing:
-        return about.broken("files", f"{missing[0]} is not written", figure=missing[0])
+        at = _written_at(about.original, missing[0])
+        return about.broken("files", f"{missing[0]} is not written", figure=missing[0], at=at, side="original")
     if added:
-        return about.broken("files", f"{added[0]} is written, which the original does not do", figure=added[0])
-    for name in sorted(set(wanted) & set(found) - shaky):
-        different = contents.differ(name, wanted[name], found[name], about)
+        text = f"{added[0]} is written, which the original does not do"
+        return about.broken("files", text, figure=added[0], at=_written_at(about.migrated, added[0]))
+    for name in sorted(set(wanted) & set(found)):
+        again = about.unstable.texts.get(name, ())
+        different = contents.differ(name, wanted[name], found[name], about, again) if again or name not in shaky else ""
         if different:
             nature = about.by_nature()
             if nature:
                 return about.untestable("files", nature)
-            return about.broken("files", f"{name}: {different}", figure=name)
+            at = _written_at(about.migrated, name)
+            return about.broken("files", f"{name}: {different}", figure=name, at=at)
     names = ", ".join(sorted(found)[:4]) + (", ..." if len(found) > 4 else "")
     return about.held("files", names or "no file is written")
 
@@ -57,6 +61,15 @@ def writers(trace: RunTrace) -> dict[str, set[int]]:
             if event["e"] in ("write", "rename"):
                 found.setdefault(event["to"] if event["e"] == "rename" else event["f"], set()).add(rank.rank)
     return found
+
+
+def _written_at(trace: RunTrace, name: str) -> str:
+    """The line that writes a file, the last one of the first process that does."""
+    for rank in trace.ranks:
+        for event in reversed(rank.events):
+            if event["e"] in ("save", "write") and name in (event["f"], _lasting(event["f"])) and event.get("at"):
+                return str(event["at"])
+    return ""
 
 
 def _varying(wanted: set[str], found: set[str], about: About) -> tuple[set[str], str]:
@@ -92,13 +105,15 @@ def checkpoints(about: About) -> Promise:
         if name not in found:
             if about.original.cut or about.migrated.cut or name in about.unstable.names:
                 continue
-            return about.broken("checkpoints", f"{name} is not saved", figure=name)
+            at = _written_at(about.original, name)
+            return about.broken("checkpoints", f"{name} is not saved", figure=name, at=at, side="original")
         problem = _form(items, found[name]) or _values(items, found[name], about)
         if problem:
             key, text = problem
             if key and about.by_nature() and "differs" in text:
                 return about.untestable("checkpoints", about.by_nature())
-            return about.broken("checkpoints", f"{name}: {text}", figure=key)
+            at = _written_at(about.migrated, name)
+            return about.broken("checkpoints", f"{name}: {text}", figure=key, at=at)
     tensors = sum(len(item) == 6 for items in wanted.values() for item in items)
     return about.held("checkpoints", f"{', '.join(sorted(wanted)[:3])}: {tensors} tensors")
 

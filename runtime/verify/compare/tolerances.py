@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ..traces import RankTrace, RunTrace
 from ..verdict import Outcome, Promise
 
+K = TypeVar("K")
+T = TypeVar("T")
 _ADAPTIVE = ("Adam", "Ada", "RMSprop", "Rprop", "Lamb", "Lion", "Muon", "LBFGS")
 
 PROMISES = {
@@ -28,19 +31,40 @@ PROMISES = {
 }
 
 
+def _either(one: Mapping[K, T], two: Mapping[K, T], both: Callable[[T, T], T]) -> dict[K, T]:
+    """The entries of two mappings; where both have one, what is made of them."""
+    return {**one, **two, **{key: both(one[key], two[key]) for key in one.keys() & two.keys()}}
+
+
 @dataclass(frozen=True)
 class Unstable:
     """What differs between two runs of the original itself, and can therefore not be compared."""
 
     lines: frozenset[tuple[int, int]] = frozenset()
-    """Lines by stream (1 stdout, 3 logged) and number, from 0."""
+    """Lines by stream (1 stdout, 3 logged) and number, from 0, that have other words, or are not there each time."""
+    numbers: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)
+    """By line: which of its numbers differ, where its words are the same."""
     weights: bool = False
     files: frozenset[str] = frozenset()
     """Files that hold something else each time."""
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What such a file held, where it is a short text."""
     names: frozenset[str] = frozenset()
     """Files that are not there each time."""
     homes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Where names of files vary: folder and shape of the name, and by how much the number of files does."""
+
+    def beside(self, other: Unstable) -> Unstable:
+        """What differs in either of two repetitions."""
+        return Unstable(
+            lines=self.lines | other.lines,
+            numbers=_either(self.numbers, other.numbers, frozenset.union),
+            weights=self.weights or other.weights,
+            files=self.files | other.files,
+            texts=_either(self.texts, other.texts, lambda one, two: [*one, *two]),
+            names=self.names | other.names,
+            homes=_either(self.homes, other.homes, max),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +143,11 @@ class About:
         """The promise has been kept."""
         return self._promise(id, Outcome.HELD, detail)
 
-    def broken(self, id: str, detail: str, step: int | None = None, figure: str = "") -> Promise:
-        """The promise has been broken."""
-        return self._promise(id, Outcome.BROKEN, detail, step, figure)
+    def broken(
+        self, id: str, detail: str, step: int | None = None, figure: str = "", at: str = "", side: str = "migrated"
+    ) -> Promise:
+        """The promise has been broken, at a line of one of the scripts where that is known."""
+        return replace(self._promise(id, Outcome.BROKEN, detail, step, figure), at=at, side=side)
 
     def untestable(self, id: str, why: str) -> Promise:
         """The promise cannot be tested here."""

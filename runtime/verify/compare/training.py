@@ -23,7 +23,8 @@ def steps(about: About) -> Promise:
             text = f"process {rank.rank} makes {_listed(made)} steps, the original {_listed(wanted)}"
             if not about.exact and not about.alone:
                 return about.untestable("steps", f"{text} (as is, the batch is per process)")
-            return about.broken("steps", text, step=min(map(sum, (made.values(), wanted.values()))) + 1, figure="steps")
+            number = min(map(sum, (made.values(), wanted.values()))) + 1
+            return about.broken("steps", text, step=number, figure="steps", at=_backward(rank, number))
     wanted = _counts(about.original.main)
     if not wanted:
         return about.untestable("steps", "the original makes no optimizer step")
@@ -35,6 +36,19 @@ def _counts(rank: RankTrace) -> dict[int, int]:
     for event in rank.of("step"):
         counts[event["o"]] = counts.get(event["o"], 0) + 1
     return counts
+
+
+def _backward(rank: RankTrace, number: int) -> str:
+    """The line of the last backward pass before an optimizer step; before the last one there is, where it has fewer."""
+    at = ""
+    for event in rank.events:
+        if event["e"] == "loss":
+            at = event["at"]
+        elif event["e"] == "step":
+            number -= 1
+            if not number:
+                break
+    return at
 
 
 def _listed(counts: dict[int, int]) -> str:
@@ -59,7 +73,8 @@ def losses(about: About) -> Promise:
         (a, step), (b, _) = wanted[wrong], found[wrong]
         ratios = [y / x for (x, _), (y, _) in zip(wanted[wrong:], found[wrong:], strict=False) if x]
         text = f"loss {shown(b, a)}, the original's is {shown(a, b)}{_factor(ratios)}"
-        return about.broken("losses", text, step=step, figure=f"loss {wrong + 1}")
+        at = about.migrated.main.of("loss")[wrong]["at"]
+        return about.broken("losses", text, step=step, figure=f"loss {wrong + 1}", at=at)
     if len(found) != len(wanted) and about.original.sound and about.migrated.sound:
         text = f"{len(found)} backward passes, the original makes {len(wanted)}"
         return about.broken("losses", text, figure="backward passes")
@@ -145,7 +160,8 @@ def weights(about: About) -> Promise:
         if distance > about.tolerance or (about.alone and a["h"] != b["h"]):
             name = _first_name(a, b, names[a["o"]], about.tolerance)
             text = f"{name} differs; all weights are apart by {distance:.1e} of their norm"
-            return about.broken("weights", text, step=number, figure=name)
+            at = _backward(about.migrated.main, number)
+            return about.broken("weights", text, step=number, figure=name, at=at)
     if not about.original.main.of("step"):
         return about.untestable("weights", "the original makes no optimizer step")
     if not about.migrated.main.of("step"):
@@ -190,7 +206,8 @@ def gradients(about: About) -> Promise:
         if difference > about.tolerance * (1 if about.alone else 10):
             ratios = [y["gn"] / x["gn"] for n, x, y in pairs(about) if n >= number and x["gn"]]
             text = f"norm {shown(b['gn'], a['gn'])}, the original's is {shown(a['gn'], b['gn'])}{_factor(ratios)}"
-            return about.broken("gradients", text, step=number, figure="gradient norm")
+            at = _backward(about.migrated.main, number)
+            return about.broken("gradients", text, step=number, figure="gradient norm", at=at)
     return about.held("gradients", agreement(about, worst))
 
 
@@ -199,6 +216,7 @@ def rates(about: About) -> Promise:
     if not about.original.main.of("step"):
         return about.untestable("rates", "the original makes no optimizer step")
     rows = [(number, a["lr"], b["lr"]) for number, a, b in pairs(about)]
+    steps = about.migrated.main.of("step")
     ends = [rank.end for rank in (about.original.main, about.migrated.main)]
     if ends[0] and ends[1] and about.original.sound and about.migrated.sound:
         rows.append((len(rows), flat(ends[0]["lr"]), flat(ends[1]["lr"])))
@@ -208,7 +226,8 @@ def rates(about: About) -> Promise:
         )
         if different:
             text = f"learning rate {', '.join(map(shown, b))}, the original's is {', '.join(map(shown, a))}"
-            return about.broken("rates", text, step=number, figure="learning rate")
+            at = steps[number - 1].get("at", "") if number else ""
+            return about.broken("rates", text, step=number, figure="learning rate", at=at)
     return about.held("rates")
 
 
@@ -225,7 +244,8 @@ def ranks(about: About) -> Promise:
     if found is not None:
         number, rank, name = found
         text = f"{name} differs between process {rank} and process 0: its gradients are not averaged"
-        return about.broken("ranks", text, step=number, figure=name)
+        at = _backward(about.migrated.main, number)
+        return about.broken("ranks", text, step=number, figure=name, at=at)
     if not about.migrated.main.of("step"):
         return about.untestable("ranks", "no optimizer step was made")
     return about.held("ranks", "bit for bit")

@@ -28,7 +28,8 @@ def runs(about: About) -> Promise:
         if rank.error is not None:
             error = rank.error
             text = f"process {rank.rank} ends with {error['kind']} at {error['at']}: {_first_line(error['message'])}"
-            return about.broken("runs", text, step=len(rank.of("step")) + 1, figure=error["kind"])
+            step = len(rank.of("step")) + 1
+            return about.broken("runs", text, step=step, figure=error["kind"], at=error["at"])
         if rank.status is not None and rank.status and not trace.ended:
             signal = f"is ended by signal {-rank.status}" if rank.status < 0 else f"ends with status {rank.status}"
             last = f": {_last_line(rank.errors)}" if rank.errors.strip() else ""
@@ -58,9 +59,15 @@ def waits(about: About) -> Promise:
         return about.held("waits")
     step = min(len(rank.of("step")) for rank in trace.ranks) + 1
     parted = next(filter(None, (rank.parted() for rank in trace.ranks)), "")
-    if parted:
-        return about.broken("waits", parted.partition(". Every process")[0], step=step, figure="a collective call")
-    return about.broken("waits", where(trace), step=step, figure="a collective call")
+    text = parted.partition(". Every process")[0] if parted else where(trace)
+    return about.broken("waits", text, step=step, figure="a collective call", at=_waits_at(trace))
+
+
+def _waits_at(trace: RunTrace) -> str:
+    """The line of a process that waits for the others, of one that failed where none does."""
+    inside = [event["at"] for rank in trace.ranks if (event := rank.within()) is not None]
+    failed = [rank.error["at"] for rank in trace.ranks if rank.error is not None]
+    return next(iter([*inside, *failed]), "")
 
 
 def where(trace: RunTrace) -> str:

@@ -97,7 +97,7 @@ class Loaders:
         self.hand.number += 1
         self.hand.rows, self.hand.before, self.hand.total = len(rows), before, total
         self.recorder.current = number
-        self.recorder.write("batch", p=number, l=loader, rows=rows, valid=valid)
+        self.recorder.write("batch", p=number, l=loader, rows=rows, valid=valid, at=self.recorder.line())
 
     def _share(self, batches: Any, rows: int) -> tuple[int, int, int]:
         """Rows that are no duplicates, rows on the processes before, and rows on all of them."""

@@ -30,7 +30,7 @@ def install(recorder: Recorder, note: Note) -> None:
         path = path_of(f)
         if path is not None and isinstance(f, (str, os.PathLike)):
             note(path)
-        recorder.write("save", f=path, items=list(_limited(contents(obj))))
+        recorder.write("save", f=path, items=list(_limited(contents(obj))), at=recorder.line())
         return original(obj, f, *args, **kwargs)
 
     torch.save = save
@@ -45,7 +45,7 @@ def watch_safetensors(recorder: Recorder, note: Note) -> None:
     @wraps(original)
     def save_file(tensors: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
         note(os.fspath(filename))
-        recorder.write("save", f=path_of(filename), items=list(_limited(contents(tensors))))
+        recorder.write("save", f=path_of(filename), items=list(_limited(contents(tensors))), at=recorder.line())
         return original(tensors, filename, *args, **kwargs)
 
     module.save_file = save_file  # type: ignore[attr-defined]

@@ -48,7 +48,8 @@ class Recorded(io.TextIOWrapper):
     def _line(self, line: str) -> None:
         self._lines += 1
         if line.strip():
-            self._recorder.write("line", s=self._stream, x=line[:_LONGEST], p=self._recorder.current)
+            recorder = self._recorder
+            recorder.write("line", s=self._stream, x=line[:_LONGEST], p=recorder.current, at=recorder.line())
 
 
 def install(recorder: Recorder) -> tuple[Recorded, Recorded]:
@@ -79,7 +80,7 @@ def _watch_logs(recorder: Recorder) -> None:
     def handled(logger: logging.Logger, record: logging.LogRecord) -> None:
         if recorder.mine and record.pathname.startswith(recorder.root) and logger.hasHandlers():
             for line in f"{record.levelname} {record.getMessage()}".splitlines():
-                recorder.write("line", s=3, x=line[:_LONGEST], p=recorder.current)
+                recorder.write("line", s=3, x=line[:_LONGEST], p=recorder.current, at=recorder.line())
         handle(logger, record)
 
     logging.Logger.handle = handled  # type: ignore[method-assign,assignment]

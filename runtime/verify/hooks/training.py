@@ -111,6 +111,7 @@ class Steps:
                 "ps": [s.tolist() for s in sketches[:_MOST_PARAMETERS]],
                 "pw": [norm([p]) for p in each],
                 "p": self._recorder.current,
+                "at": self._recorder.line(),
             }
         if first:
             fields["cls"] = _kind(optimizer)

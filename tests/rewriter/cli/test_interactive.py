@@ -76,6 +76,24 @@ def test_the_training_is_asked_about_first() -> None:
     assert [group.partition(" ")[0] for group in groups[1:]] == ["main_process", "main_process", "files"]
 
 
+CONSOLE = TRAINS.replace(b'print("start")', b'sys.stdout.write("start")').replace(
+    b"import torch\n", b"import sys, torch\n", 1
+)
+LOADS = CONSOLE.replace(b"optimizer =", b'model.load_state_dict(torch.load("first.pt"))\noptimizer =', 1)
+
+
+def test_what_no_other_edit_needs_is_a_step_of_its_own() -> None:
+    """The console is read by nobody else, and where a file is loaded to is the loading process's own affair."""
+    session = _session(LOADS)
+    rules = [session.rules(group) for group in session.groups]
+    assert rules[1:] == [["checkpoint_load"], ["main_process"], ["main_process"], ["checkpoint_save"]]
+    session.accept(TRAINING)
+    session.accept(session.groups[1])
+    text = _text(session)
+    assert 'torch.load("first.pt", map_location=accelerator.device)' in text
+    assert '\nsys.stdout.write("start")\n' in text and "\ntorch.save(" in text
+
+
 def test_nothing_is_offered_without_the_training() -> None:
     session = _session()
     assert [session.offered(group) is None for group in session.groups] == [False, True, True, True]
@@ -177,6 +195,10 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.file, text.encode())
 
+    def last(self) -> str:
+        """The last line that it has shown."""
+        return self.shown.split("\r\n")[-2]
+
     def end(self, *, again: int = 0) -> int:
         """Read to the end and return the exit status; ``again``: a signal that is sent until the process ends."""
         end = time.monotonic() + SECONDS
@@ -209,16 +231,19 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     assert "accelerator.backward(loss)" in terminal.until(
         "(1/4) Make the training distributed, 4 edits [y,n,a,e,s,q,?]? "
     )
+    assert "# Declining this also declines 3 groups that need it: main_process, checkpoint_save" in terminal.shown
     terminal.type("?\n")
     assert "leave these places unchanged" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
     terminal.type("y\n")
     shown = terminal.until("(2/4) Make this edit [y,n,a,e,s,q,?]? ")
     assert "main_process, line 8: every process would print it" in shown
     assert "backward" not in shown
+    assert "Declining" not in shown
     terminal.type("n\n")
     terminal.until("(3/4) Make this edit")
     terminal.type("y\n")
-    terminal.until("(4/4) Make these edits")
+    shown = terminal.until("(4/4) Make these edits")
+    assert "# These 2 edits need each other: declining leaves all of them out" in shown
     terminal.type("y\n")
     assert terminal.end() == 0
     text = (folder / "train.py").read_text()
@@ -226,6 +251,9 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     assert '\naccelerator.print("end")\naccelerator.save(' in text
     assert "1 finding" in terminal.shown
     assert "1 file changed" in terminal.shown
+    assert terminal.last() == (
+        "migrate: train.py written: 3 of 4 groups of edits accepted; left unchanged: main_process in train.py:8"
+    )
 
 
 def test_no_to_the_training_leaves_everything(folder: Path) -> None:
@@ -235,6 +263,7 @@ def test_no_to_the_training_leaves_everything(folder: Path) -> None:
     assert terminal.end() == 0
     assert (folder / "train.py").read_bytes() == TRAINS
     assert "(2/4)" not in terminal.shown
+    assert terminal.last() == "migrate: nothing was written: 0 of 4 groups of edits accepted"
 
 
 def test_all_of_a_rule_and_then_quit(folder: Path) -> None:
@@ -300,6 +329,7 @@ def test_ctrl_c_writes_nothing(folder: Path) -> None:
     os.kill(terminal.process, signal.SIGINT)
     # Python drops an interrupt that comes while an object is finalised: a person presses the keys again, too
     assert terminal.end(again=signal.SIGINT) == 130
+    assert terminal.last() == "migrate: interrupted: nothing was written"
     assert (folder / "train.py").read_bytes() == TRAINS
 
 

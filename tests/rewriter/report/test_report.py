@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from rich.console import Console
 
@@ -471,7 +472,8 @@ def test_sarif_has_findings_errors_and_their_rules(tmp_path: Path, monkeypatch: 
     log = json.loads(sarif(Result((_file("t.py", BEFORE, BEFORE, stop),), 2), [error], version="1.0"))
     assert (log["version"], log["$schema"]) == ("2.1.0", "https://json.schemastore.org/sarif-2.1.0.json")
     (run,) = log["runs"]
-    assert run["tool"]["driver"]["rules"] == [{"id": "clip"}, {"id": "unreadable"}]
+    own, unreadable = run["tool"]["driver"]["rules"]
+    assert (own, unreadable["id"]) == ({"id": "clip"}, "unreadable")
     assert run["results"] == [
         {
             "ruleId": "clip",
@@ -497,19 +499,102 @@ def test_sarif_has_findings_errors_and_their_rules(tmp_path: Path, monkeypatch: 
     ]
 
 
+def _object(required: str, **properties: Any) -> dict[str, Any]:
+    """A JSON schema: these properties, and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required.split(),
+        "additionalProperties": False,
+    }
+
+
+def _array(of: dict[str, Any], least: int = 0) -> dict[str, Any]:
+    return {"type": "array", "items": of, "minItems": least}
+
+
+_POSITION = {"type": "integer", "minimum": 1}
+_TEXT = {"type": "string", "minLength": 1}
+_PLACE = _object("uri", uri={"type": "string", "format": "uri-reference"})
+_REGION = _object("startLine", **dict.fromkeys(("startLine", "startColumn", "endLine", "endColumn"), _POSITION))
+_MESSAGE = _object("text", text=_TEXT, markdown=_TEXT)
+_REPLACEMENT = _object("deletedRegion", deletedRegion=_REGION, insertedContent=_object("text", text={"type": "string"}))
+_FIX = _object(
+    "artifactChanges",
+    description=_MESSAGE,
+    artifactChanges=_array(
+        _object("artifactLocation replacements", artifactLocation=_PLACE, replacements=_array(_REPLACEMENT, 1)), 1
+    ),
+)
+_RESULT = _object(
+    "message ruleId ruleIndex level locations",
+    ruleId=_TEXT,
+    ruleIndex={"type": "integer", "minimum": 0},
+    level={"enum": ["none", "note", "warning", "error"]},
+    message=_MESSAGE,
+    locations=_array(
+        _object(
+            "physicalLocation", physicalLocation=_object("artifactLocation", artifactLocation=_PLACE, region=_REGION)
+        ),
+        1,
+    ),
+    fixes=_array(_FIX),
+)
+_RULE = _object("id shortDescription help", id=_TEXT, shortDescription=_MESSAGE, help=_MESSAGE)
+_DRIVER = _object("name", name=_TEXT, version=_TEXT, rules={**_array(_RULE), "uniqueItems": True})
+SARIF = _object(
+    "version runs",
+    **{"$schema": {"type": "string", "format": "uri"}},
+    version={"const": "2.1.0"},
+    runs=_array(
+        _object(
+            "tool",
+            tool=_object("driver", driver=_DRIVER),
+            columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+            results=_array(_RESULT),
+        )
+    ),
+)
+"""What SARIF 2.1.0 says of the objects that we write. Stricter in that descriptions, help and places are required."""
+
+
+def test_sarif_keeps_to_the_standard_and_describes_every_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = [Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 5, 3), Diagnosis("clip", Severity.NOTE, "n", "")]
+    error = SourceError("a b.py", 0, "is not utf-8 text", "Save it")
+    log = json.loads(
+        sarif(
+            Result((_file("t.py", BEFORE, AFTER, *found),), 2),
+            [error],
+            version="1.0",
+            rules={"clip": "Clip what\nis long.\n\nThe reason."},
+        )
+    )
+    jsonschema.validate(log, SARIF, format_checker=jsonschema.FormatChecker())
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == ["clip", "same-noise", "unreadable", "would-change"]
+    assert [rules[entry["ruleIndex"]]["id"] for entry in run["results"]] == [e["ruleId"] for e in run["results"]]
+    assert rules[0]["shortDescription"] == {"text": "Clip what is long."}
+    assert "`migrate --write PATH` makes them" in rules[3]["help"]["markdown"]
+    assert ["fixes" in entry for entry in run["results"]] == [True, False, False, False]
+
+
 def test_github_shows_findings_at_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = [
         Diagnosis("clip", Severity.BLOCKED, "50%, no\nmore", "", 4, 2),
-        Diagnosis("look", Severity.REVIEW, "look", "do it", 5),
         Diagnosis("note", Severity.NOTE, "good: to know", ""),
+        Diagnosis("look", Severity.REVIEW, "look", "do it", 5),
+        *(Diagnosis("look", Severity.REVIEW, "look", "do it", line) for line in range(7, 15)),
     ]
     error = SourceError("bad.py", 1, "broken", "Mend it")
     assert workflow_commands(Result((_file("a,b.py", BEFORE, AFTER, *found),), 2), [error]) == (
+        "::error file=bad.py,line=1,title=migrate::broken. Mend it\n"
+        "::error file=a%2Cb.py,line=4,col=2,title=migrate [clip]::50%25, no%0Amore\n"
+        "::warning file=a%2Cb.py,line=5,title=migrate [look]::look. do it%0AAlso a,b.py:7, a,b.py:8, a,b.py:9, "
+        "a,b.py:10, a,b.py:11, a,b.py:12 and 2 other places\n"
         "::warning file=a%2Cb.py,line=5,title=migrate::"
         "1 edit would make this file train on several processes: backward\n"
-        "::error file=a%2Cb.py,line=4,col=2,title=migrate [clip]::50%25, no%0Amore\n"
-        "::warning file=a%2Cb.py,line=5,title=migrate [look]::look. do it\n"
         "::notice file=a%2Cb.py,title=migrate [note]::good: to know\n"
-        "::error file=bad.py,line=1,title=migrate::broken. Mend it\n"
     )

@@ -460,9 +460,12 @@ def test_random_numbers_for_each_row() -> None:
 
 
 def test_two_runs_of_the_original_that_differ() -> None:
-    first, second = run([*TRAINED, line("took 1 s")]), run([*TRAINED[:-1], step(2.0), line("took 2 s")])
+    first, second = (
+        run([*TRAINED, line("took 1 s"), line("a 1 b 2"), line("c")]),
+        run([*TRAINED[:-1], step(2.0), line("took 2 s"), line("a 1 b 3"), line("d")]),
+    )
     shaky = unstable(first, second)
-    assert shaky == Unstable(lines=frozenset({(1, 0)}), weights=True)
+    assert shaky == Unstable(lines=frozenset({(1, 2)}), numbers={(1, 1): frozenset({1})}, weights=True)
     found = {p.id: p for p in compare(about(first, second, unstable=shaky))}
     assert found["weights"].detail == "two runs of the original itself differ"
     assert found["numbers"].outcome is Outcome.HELD

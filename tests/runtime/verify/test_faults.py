@@ -30,6 +30,10 @@ class Fault:
     arguments: tuple[str, ...] = ()
     processes: int = 2
     daily: bool = False
+    code: str = ""
+    """Part of the line that the verdict points to."""
+    cause: str = ""
+    """Part of the cause that it names."""
 
 
 ONE_EPOCH, TWO_EPOCHS = ("--epochs", "1"), ("--epochs", "2")
@@ -40,7 +44,13 @@ _GAN = (
 )
 FAULTS = {
     "backward not swapped": Fault(
-        "module_level", "accelerator.backward(loss)", "loss.backward()", "runs", "UnclearBatchError at after.py"
+        "module_level",
+        "accelerator.backward(loss)",
+        "loss.backward()",
+        "runs",
+        "UnclearBatchError at after.py",
+        code="loss.backward()",
+        cause="write `accelerator.backward(loss)` for `loss.backward()`",
     ),
     "model not prepared": Fault(
         "mnist_functions",
@@ -50,6 +60,8 @@ FAULTS = {
         "conv1.weight differs between process 1 and process 0: its gradients are not averaged",
         ONE_EPOCH,
         daily=True,
+        code="accelerator.backward(loss)",
+        cause="the model is not given to `accelerator.prepare(...)`",
     ),
     "second model not prepared": Fault(
         "gan",
@@ -58,6 +70,8 @@ FAULTS = {
         "ranks",
         "model.0.weight differs between process 1 and process 0",
         ("--n_epochs", "1"),
+        code=".backward(",
+        cause="the model is not given to `accelerator.prepare(...)`",
     ),
     "loader not prepared": Fault(
         "mnist_functions",
@@ -67,6 +81,8 @@ FAULTS = {
         "every process reads all 64 rows: the loader is not sharded",
         ONE_EPOCH,
         daily=True,
+        code="in enumerate(train_loader)",
+        cause="this loader is not given to `accelerator.prepare(...)`",
     ),
     "prints unguarded": Fault(
         "mnist_functions",
@@ -75,6 +91,8 @@ FAULTS = {
         "lines",
         "process 1 also prints it: 'Test set: Average loss",
         ONE_EPOCH,
+        code="print('\\nTest",
+        cause="a guard is missing: print with `accelerator.print(...)`",
     ),
     "save on all ranks": Fault(
         "module_level",
@@ -82,6 +100,8 @@ FAULTS = {
         "torch.save(accelerator.get",
         "files",
         "model.ckpt is written by processes 0, 1",
+        code="torch.save(accelerator.get",
+        cause="a guard is missing: save with `accelerator.save(...)`",
     ),
     "save of the wrapped model": Fault(
         "module_level",
@@ -89,6 +109,8 @@ FAULTS = {
         "nn.DataParallel(model).state_dict()",
         "checkpoints",
         "a wrapper was saved ('module' begins every key), so the plain model cannot load it",
+        code="nn.DataParallel(model).state_dict()",
+        cause="save `accelerator.get_state_dict(model)`",
     ),
     "metric not gathered": Fault(
         "mnist_functions",
@@ -97,6 +119,8 @@ FAULTS = {
         "numbers",
         "'Test set: Average loss:",
         ONE_EPOCH,
+        code="accelerator.print('\\nTest",
+        cause="computed from the rows of one process",
     ),
     "scheduler stepped N times": Fault(
         "mnist_functions",
@@ -105,6 +129,8 @@ FAULTS = {
         "rates",
         "learning rate 0.49, the original's is 0.7",
         TWO_EPOCHS,
+        code="optimizer.step()",
+        cause="`scheduler.step()` is called another number of times",
     ),
     "loss divided twice": Fault(
         "grad_accumulation",
@@ -115,6 +141,8 @@ FAULTS = {
         ONE_EPOCH,
         1,
         True,
+        code="accelerator.backward(loss / args.accum_steps)",
+        cause="divided or multiplied by hand",
     ),
     "rank-local break": Fault(
         "mnist_functions",
@@ -124,6 +152,7 @@ FAULTS = {
         "after.py:36 and after.py:55",
         TWO_EPOCHS,
         daily=True,
+        cause="not all processes come to this line",
     ),
     "forward under a main-process guard": Fault(
         "mnist_functions",
@@ -132,6 +161,7 @@ FAULTS = {
         "waits",
         "after.py:53 and after.py:32",
         TWO_EPOCHS,
+        cause="not all processes come to this line",
     ),
 }
 
@@ -173,5 +203,7 @@ def test_fault_is_found_and_named(name: str, tmp_path: Path, verify: Callable[..
     assert promise["outcome"] == "broken", seen.broken()
     for words in fault.words.split(" and "):
         assert words in promise["detail"]
+    assert promise["at"].startswith("after.py:") and fault.code in promise["code"], promise
+    assert fault.cause in promise["cause"]
     if fault.promise in ("samples", "lines", "files", "checkpoints", "waits"):
         assert set(seen.broken()) == {fault.promise}

@@ -61,7 +61,7 @@ def test_a_verdict_is_strict_json_and_text() -> None:
     data = json.loads(json.dumps(verdict.to_json(), allow_nan=False))
     assert (data["version"], data["kind"], data["curves"]["original"]) == (1, "verdict", [None, 1.0])
     assert data["promises"][0]["outcome"] == "broken"
-    assert "BROKEN        step 3: loss 1" in as_text(verdict)
+    assert "BROKEN   step 3: loss 1" in as_text(verdict)
     failed = Verdict(
         status=2, mode="exact", device="cpu", original_error=Failure(error="E: x", at="a:1", traceback="T")
     )

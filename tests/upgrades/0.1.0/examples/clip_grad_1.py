@@ -1,0 +1,17 @@
+import torch
+from torch.utils.data import DataLoader
+from torchlift.runtime import Accelerator
+
+model = torch.nn.Linear(8, 1)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(
+    model, optimizer, loader
+)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    accelerator.backward(loss)
+    accelerator.clip_grad_norm_(model.parameters(), max_norm=1.0)
+    optimizer.step()

@@ -1,0 +1,17 @@
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from torchlift.runtime import Accelerator
+
+model = torch.nn.Linear(8, 1)
+loader = DataLoader(data, batch_size=32)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(
+    model, optimizer, loader
+)
+for x, y in tqdm(loader, disable=not accelerator.is_local_main_process):
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    accelerator.backward(loss)
+    optimizer.step()
