@@ -237,6 +237,7 @@ def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -
             width=get_terminal_size((100, 24)).columns,
             wraps=terminal,
             color=request.color and terminal,
+            encoding=sys.stderr.encoding or "utf-8",
         )
     )
 

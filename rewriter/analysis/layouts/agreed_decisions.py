@@ -54,11 +54,18 @@ def decisions(
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
         if not gathers:  # none, where lists are filled with what is one's own
-            yield undecided(unit, found, _SHARD, _REMEDY)
+            yield _undecided(joint, unit, found, _SHARD, _REMEDY)
         else:
             yield from gathers
     yield from _by_the_clock(state, unit, reach, joint)
     yield from _under_conditions(state, unit, joint, reducer)
+
+
+def _undecided(joint: Joint, unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
+    """What is said of a decision, with the place where what differs comes from."""
+    ways = (joint.equality, joint.equality.timed, joint.equality.timed.chosen)
+    sources = (way.source_of(unit, found.value) for way in ways)
+    return undecided(unit, found, why, remedy, next((source for source in sources if source is not None), None))
 
 
 def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
@@ -80,7 +87,7 @@ def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Itera
             agreed.append(found.value)
             yield Gather(value, (), _OF_MAIN, form=Form.RECEIVE)
         elif found.hangs:
-            yield undecided(unit, found, _OWN_CLOCK, _DECIDED)
+            yield _undecided(joint, unit, found, _OWN_CLOCK, _DECIDED)
 
 
 def _all_come(equality: Equality, unit: Unit, node: cst.CSTNode, agreed: Container[cst.CSTNode] = ()) -> bool:
@@ -114,7 +121,11 @@ def _under_conditions(state: State, unit: Unit, joint: Joint, reducer: Reducer) 
         tests = own_conditions(timed, home, found.value)
         if not tests and home is unit:
             own = joint.equality.chosen.is_local(unit, found.value) or not _all_come(timed, unit, found.value)
-            yield undecided(unit, found, _SHARD, _REMEDY) if own else Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
+            yield (
+                _undecided(joint, unit, found, _SHARD, _REMEDY)
+                if own
+                else Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
+            )
         for where, each in tests:
             if where is unit:
                 yield from _agreed(unit, each, found, joint, reducer)
@@ -142,7 +153,7 @@ def _agreed(
             # an object that holds several is looked at
             then = ", if it is a figure of this shard" if found.hangs else ""
             found = replace(found, hangs=False, then=f"{found.then}{then}")
-        yield undecided(unit, found, _SHARD, _REMEDY)
+        yield _undecided(joint, unit, found, _SHARD, _REMEDY)
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
