@@ -32,7 +32,7 @@ from .planning.program_facts import ParsedModule, Understood, understand
 from .planning.remedies import followable
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
-from .source import Source, SourceError, encode, invalid
+from .source import Source, SourceError, encode, invalid, too_new
 from .validation.diagnoses import Emitted, diagnoses
 
 
@@ -395,10 +395,18 @@ def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) ->
 
 
 def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
-    """The new text, and a finding if it is not valid Python: that is a bug of ours, and the file is never written."""
+    """
+    The new text, and a finding if it is not valid Python: that is a bug of ours, and the file is never written.
+
+    Raises ``SourceError`` if this Python cannot parse the original either, which LibCST knows how to.
+    """
     try:
         ast.parse(text)
     except SyntaxError as error:
+        try:
+            ast.parse(source.text)
+        except SyntaxError as own:
+            raise too_new(source.path, own.lineno or 0, own.msg) from None
         return [
             Finding(
                 "invalid-output", None, f"the migrated text would be invalid Python ({error.msg}, line {error.lineno})",

@@ -120,6 +120,12 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         survey = surveyor.look_at(data, "<stdin>")
     for note in surveyor.migrations.notes() if request.verbose else ():
         say(f"cache: {note}")
+    if request.options.assume:
+        from .assumed import unmatched
+
+        texts = (source.text for program in survey.programs for source in program.sources)
+        for told in unmatched(request.options.assume, texts):
+            say(told)
     if not survey.files and not survey.refused and request.format == "text":
         if request.write and data is not None:
             write_bytes(data)
@@ -250,11 +256,14 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
         else:
             yield "Nothing was written: not every promise is held."
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
-        options = "--hook " if request.hook else "" if request.follow else "--no-follow "
-        named = " ".join(request.paths) if len(request.paths) <= _FEW else "and the same paths"
+        from .invoked import chosen, invoked, quoted
+
+        way = ["--hook"] if request.hook else [] if request.follow else ["--no-follow"]
+        command = " ".join([invoked(), *way, *chosen(request.options)])
+        named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
         if request.paths != ("-",):
-            yield f"To apply:  migrate {options}--write {named}"
+            yield f"To apply:  {command} --write {named}"
             if request.verify is None and len(request.paths) == 1 and not Path(request.paths[0]).is_dir():
-                yield f"To verify: migrate {request.paths[0]} --verify -- ARGUMENTS"
+                yield f"To verify: {command} {named} --verify -- ARGUMENTS"
     if result.blocked and not request.options.partial:
         yield "--partial applies the safe edits of blocked files."

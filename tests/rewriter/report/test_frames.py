@@ -45,9 +45,9 @@ for x, y in loader:  # every batch
 """
 
 
-def file_of(line: str, **found: int) -> tuple[FileResult, Diagnosis]:
+def file_of(line: str, column: int = 0, end: int = 0) -> tuple[FileResult, Diagnosis]:
     """A file of one line, and a finding in it."""
-    told = Diagnosis("once", Severity.REVIEW, "said", "do it", 1, **found)
+    told = Diagnosis("once", Severity.REVIEW, "said", "do it", 1, column, end)
     source = decode(line.encode(), Path("train.py"))
     return FileResult(source, source.data, diagnoses=(told,)), told
 
@@ -169,12 +169,12 @@ def test_a_cause_in_a_notebook_has_the_line_of_its_cell(tmp_path: Path) -> None:
     then = "\n    if (x > 3).sum() > 2:\n        break"
     text = SCRIPT.format(imports="", loss="(model(x) - y).pow(2).mean()", then=then)
     head, loop = text.split("for x, y", 1)
-    cells = [
+    code: list[dict[str, object]] = [
         {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": t}
         for t in (head, "for x, y" + loop)
     ]
     path = tmp_path / "n.ipynb"
-    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    path.write_text(json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     survey = Surveyor(CATALOGUE, RawConfig(), cached=False).look([path])
     said = summary(Result(tuple(survey.files), survey.checked), [])
     assert "n.ipynb:cell 2, line 6: blocked [local-decision]" in said
