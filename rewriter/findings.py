@@ -26,6 +26,14 @@ class Severity(str, Enum):
     """``--audit``: the script is wrong on several processes as it is."""
 
 
+class Cause(NamedTuple):
+    """Where it comes from what a finding is about: a second place, in any file of the program."""
+
+    node: CSTNode
+    label: str
+    """What happens there: a few words that are shown under the code."""
+
+
 class Finding(NamedTuple):
     """
     Something to tell the user about one place of the source.
@@ -39,3 +47,6 @@ class Finding(NamedTuple):
     message: str
     remedy: str = ""
     severity: Severity = Severity.REVIEW
+    part: CSTNode | None = None
+    """What of the node it is about, to be underlined: the value in a condition."""
+    cause: Cause | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from .deep_stack import deep_stack
 from .editing import imports
 from .editing.accelerator_name import imported, spell
 from .editing.apply import apply
+from .editing.diagnosed import Located, diagnoses_of
 from .editing.edits import AddImport, Edit, EditGroup
 from .editing.indentation import Evened, evened, uneven
 from .editing.positions import Starts, code, locate, start
@@ -31,7 +32,7 @@ from .planning.program_facts import ParsedModule, Understood, understand
 from .planning.remedies import followable
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
-from .source import Source, SourceError, encode, invalid
+from .source import Source, SourceError, encode, invalid, too_new
 from .validation.diagnoses import Emitted, diagnoses
 
 
@@ -96,6 +97,11 @@ class Answered(NamedTuple):
     edits: tuple[Edit, ...]
     findings: tuple[Finding, ...]
 
+    @property
+    def located(self) -> Located:
+        """The file with the places of its nodes."""
+        return Located(self.source, self.parsed.module, self.parsed.starts)
+
 
 class Plan(NamedTuple):
     """
@@ -116,8 +122,10 @@ class Plan(NamedTuple):
     def result(self, declined: Collection[str] = ()) -> Result:
         """Apply the edits, without the groups that the user declined."""
         try:
+            located = [file.located for file in self.files if isinstance(file, Answered)]
             done = tuple(
-                file if isinstance(file, FileResult) else _migrated(file, declined, self.config) for file in self.files
+                file if isinstance(file, FileResult) else _migrated(file, declined, self.config, located)
+                for file in self.files
             )
         except RecursionError:
             done = tuple(_too_deep(file.source) for file in self.files)
@@ -316,7 +324,7 @@ def _without_skipped(file: Answered) -> Answered:
     return file._replace(edits=tuple(edits), findings=tuple(findings))
 
 
-def _migrated(file: Answered, declined: Collection[str], config: Config) -> FileResult:
+def _migrated(file: Answered, declined: Collection[str], config: Config, program: Sequence[Located] = ()) -> FileResult:
     source, starts = file.source, file.parsed.starts
     findings = list(file.findings)
     edits = [edit for edit in file.edits if not _declines(declined, _group(edit, file))]
@@ -339,7 +347,7 @@ def _migrated(file: Answered, declined: Collection[str], config: Config) -> File
         source,
         after,
         changes=tuple(sorted((_change(e, file) for e in made), key=lambda c: (c.line, c.column))),
-        diagnoses=diagnoses_of(findings, starts),
+        diagnoses=diagnoses_of(findings, file.located, program),
         roles=tuple(
             RoleReport(r.name, r.scope, r.role.value, r.because, start(starts, r.node)[0])
             for r in file.known.facts.roles
@@ -387,10 +395,18 @@ def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) ->
 
 
 def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
-    """The new text, and a finding if it is not valid Python: that is a bug of ours, and the file is never written."""
+    """
+    The new text, and a finding if it is not valid Python: that is a bug of ours, and the file is never written.
+
+    Raises ``SourceError`` if this Python cannot parse the original either, which LibCST knows how to.
+    """
     try:
         ast.parse(text)
     except SyntaxError as error:
+        try:
+            ast.parse(source.text)
+        except SyntaxError as own:
+            raise too_new(source.path, own.lineno or 0, own.msg) from None
         return [
             Finding(
                 "invalid-output", None, f"the migrated text would be invalid Python ({error.msg}, line {error.lineno})",
@@ -403,20 +419,6 @@ def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
 def _change(edit: Edit, file: Answered) -> Change:
     line, column = start(file.parsed.starts, edit.node)
     return Change(edit.rule, line, column, edit.reason, edit.severity, _group(edit, file))
-
-
-def diagnoses_of(findings: Iterable[Finding], starts: Starts) -> tuple[Diagnosis, ...]:
-    """Findings with their places, in the order of the source; one that says the same of the same line once."""
-    found: dict[tuple[object, ...], Diagnosis] = {}
-    for each in sorted((diagnosis_of(f, starts) for f in findings), key=lambda d: (d.line, d.column)):
-        found.setdefault((each.id, each.line, each.message, each.remedy), each)
-    return tuple(found.values())
-
-
-def diagnosis_of(finding: Finding, starts: Starts) -> Diagnosis:
-    """A finding with its place."""
-    line, column = start(starts, finding.node)
-    return Diagnosis(finding.id, finding.severity, finding.message, finding.remedy, line, column)
 
 
 def _unread() -> Diagnosis:

@@ -6,7 +6,7 @@ Nothing here refers to a syntax tree; lines and columns are those of the origina
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,6 +27,20 @@ class Change(NamedTuple):
     """The name of the group: edits of one group are made together or not at all; see ``pipeline.Plan``."""
 
 
+class CausePlace(NamedTuple):
+    """Where it comes from what a finding is about: a second place, perhaps in another file."""
+
+    label: str
+    line: int
+    column: int
+    end: int
+    """The column after its last character on that line; 0 if it is not known."""
+    text: str
+    """The line itself."""
+    path: str = ""
+    """The file; empty for the one that the finding is about."""
+
+
 class Diagnosis(NamedTuple):
     """A finding with its place. ``line`` 0 means the file as a whole."""
 
@@ -36,6 +50,16 @@ class Diagnosis(NamedTuple):
     remedy: str
     line: int = 0
     column: int = 0
+    end: int = 0
+    """The column after the last character on that line; 0 if it is not known."""
+    cause: CausePlace | None = None
+
+
+def without_repeats(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Some findings, each once: two programs may name different causes of one."""
+    return tuple({diagnosis._replace(end=0, cause=None): diagnosis for diagnosis in reversed(list(found))}.values())[
+        ::-1
+    ]
 
 
 class RoleReport(NamedTuple):
@@ -97,10 +121,10 @@ class FileResult(NamedTuple):
         return before, after
 
     def at(self, line: int) -> str:
-        """Return the place as the suffix of a file's name: ``:12``, for a notebook ``:cell 3:2``."""
+        """Return the place as the suffix of a file's name: ``:12``, for a notebook ``:cell 3, line 2``."""
         if self.source.notebook is not None:
             cell, line = self.source.notebook.place(line)
-            return f":cell {cell}:{line}" if cell else ""
+            return f":cell {cell}, line {line}" if cell else ""
         return f":{line}" if line else ""
 
     def line_of_file(self, line: int) -> int:

@@ -40,6 +40,13 @@ def invalid(path: Path | str, line: int, message: str) -> SourceError:
     return SourceError(path, line, f"not valid Python: {message}", remedy)
 
 
+def too_new(path: Path | str, line: int, message: str) -> SourceError:
+    """The error for a file whose syntax is newer than the Python which runs ``migrate``."""
+    version = ".".join(map(str, sys.version_info[:2]))
+    cause = f"this file needs a newer Python than {version} to be parsed: {message}"
+    return SourceError(path, line, cause, "Run migrate with the Python that runs the script")
+
+
 class Cells(Protocol):
     """What the reports need from a notebook."""
 

@@ -132,7 +132,7 @@ def _assigned(body: ast.AST, name: str) -> set[str]:
 
 
 UNCLEAR = {
-    "rewriter/pipeline.py: finding.id",  # gives a finding its place
+    "rewriter/editing/diagnosed.py: finding.id",  # gives a finding its place
     "rewriter/gate/cache.py: id",  # reads what was kept of one
     # rules, which have a page of their own
     "rewriter/planning/unreachable.py: _RULES.get(effect.kind, 'main_process')",

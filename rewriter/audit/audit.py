@@ -11,12 +11,13 @@ from ..analysis.dataflow.solver import TooComplex
 from ..analysis.dataflow.values import Unit
 from ..config import Config
 from ..deep_stack import deep_stack
+from ..editing.diagnosed import Located, diagnosis_of
 from ..editing.positions import locate, start
 from ..editing.suppressions import skips
 from ..facts.module_paths import ModulePaths
 from ..findings import Finding, Severity
-from ..pipeline import diagnosis_of, module_of
-from ..result import Diagnosis, FileResult, Result
+from ..pipeline import module_of
+from ..result import Diagnosis, FileResult, Result, without_repeats
 from ..source import Source
 from .catalogue import RULES
 from .ids import IDS
@@ -76,11 +77,12 @@ def _told(source: Source, tree: cst.Module, findings: Sequence[Finding]) -> File
     if not findings:
         return FileResult(source, source.data)
     skipped, starts = skips(source.text), locate(tree)[1]
-    told = {
-        diagnosis_of(finding, starts): None
+    file = Located(source, tree, starts)
+    told = without_repeats(
+        diagnosis_of(finding, file)
         for finding in findings
         if not skipped.covers(start(starts, finding.node)[0], finding.id)
-    }
+    )
     return FileResult(source, source.data, diagnoses=tuple(sorted(told, key=lambda d: (d.line, d.column, d.id))))
 
 

@@ -45,5 +45,6 @@ def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
     terminal = sys.stderr.isatty()
     width = get_terminal_size((100, 24)).columns
     color = request.color and terminal
-    sys.stderr.write(summary(result, survey.refused, width=width, wraps=terminal, color=color))
+    encoding = sys.stderr.encoding or "utf-8"
+    sys.stderr.write(summary(result, survey.refused, width=width, wraps=terminal, color=color, encoding=encoding))
     return status

@@ -125,6 +125,12 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         survey = surveyor.look_at(data, "<stdin>")
     for note in surveyor.migrations.notes() if request.verbose else ():
         say(f"cache: {note}")
+    if request.options.assume:
+        from .assumed import unmatched
+
+        texts = (source.text for program in survey.programs for source in program.sources)
+        for told in unmatched(request.options.assume, texts):
+            say(told)
     if not survey.files and not survey.refused and request.format == "text":
         if request.write and data is not None:
             write_bytes(data)
@@ -256,6 +262,7 @@ def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -
             width=get_terminal_size((100, 24)).columns,
             wraps=terminal,
             color=request.color and terminal,
+            encoding=sys.stderr.encoding or "utf-8",
         )
     )
 
@@ -268,16 +275,15 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
         else:
             yield "Nothing was written: not every promise is held."
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
-        options = "--hook " if request.hook else "" if request.follow else "--no-follow "
-        named = " ".join(request.paths) if len(request.paths) <= _FEW else "and the same paths"
+        from .invoked import chosen, invoked, quoted
+
+        way = ["--hook"] if request.hook else [] if request.follow else ["--no-follow"]
+        command = " ".join([invoked(), *way, *chosen(request.options)])
+        named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
         if request.paths != ("-",):
-            yield f"To apply:  migrate {options}--write {named}"
-            if (
-                request.verify is None
-                and not request.hook
-                and len(request.paths) == 1
-                and not Path(request.paths[0]).is_dir()
-            ):
-                yield f"To verify: migrate {request.paths[0]} --verify -- ARGUMENTS"
+            yield f"To apply:  {command} --write {named}"
+            one = len(request.paths) == 1 and not Path(request.paths[0]).is_dir()
+            if request.verify is None and not request.hook and one:
+                yield f"To verify: {command} {named} --verify -- ARGUMENTS"
     if result.blocked and not request.options.partial:
         yield "--partial applies the safe edits of blocked files."

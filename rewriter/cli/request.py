@@ -105,6 +105,8 @@ def plain(argv: Sequence[str]) -> dict[str, Any] | None:
 def _request(given: Mapping[str, Any]) -> Request:
     """Create a request from the options; ``UsageError`` if they contradict each other."""
     _exclusive(given, "write", "check", "interactive")
+    for other in ("write", "check"):
+        _exclusive(given, "roles", other)
     _exclusive(given, "interactive", "roles", "verify")
     _exclusive(given, "interactive", "html")
     _exclusive(given, "hook", "no_follow", "verify")

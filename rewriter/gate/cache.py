@@ -16,10 +16,10 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..findings import Severity
-from ..result import BehaviourReport, Diagnosis, FileResult, Result, RoleReport, Trait
+from ..result import BehaviourReport, CausePlace, Diagnosis, FileResult, Result, RoleReport, Trait
 from ..source import Source
 from .keys import UnknownVersion, digest
 
@@ -133,7 +133,7 @@ def _restored(text: str, sources: Sequence[Source]) -> Result:
         FileResult(
             source,
             source.data,
-            diagnoses=tuple(Diagnosis(id, Severity(severity), *rest) for id, severity, *rest in diagnoses),
+            diagnoses=tuple(map(_diagnosis, diagnoses)),
             roles=tuple(RoleReport(*role) for role in roles),
             traits=tuple(Trait(*trait) for trait in traits),
             idle=tuple(idle),
@@ -142,6 +142,12 @@ def _restored(text: str, sources: Sequence[Source]) -> Result:
         for source, (diagnoses, roles, traits, idle, behaviour) in zip(sources, known["files"], strict=True)
     )
     return Result(files, len(files), known["options"])
+
+
+def _diagnosis(told: Sequence[Any]) -> Diagnosis:
+    id, severity, message, remedy, line, column, end, cause = told
+    place = CausePlace(*cause) if cause is not None else None
+    return Diagnosis(id, Severity(severity), message, remedy, line, column, end, place)
 
 
 def _make(folder: Path) -> None:

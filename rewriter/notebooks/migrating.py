@@ -204,7 +204,14 @@ class NotebookPlan(NamedTuple):
             file = _restored(self.notebook, _refused(self.notebook, file, why), script, self.origins)
         if file.blocked and not file.changed:
             modules = [module._replace(after=module.source.data, changes=()) for module in modules]
+        modules = [module._replace(diagnoses=self._of_module(module)) for module in modules]
         return result._replace(files=(file, *modules))
+
+    def _of_module(self, module: FileResult) -> tuple[Diagnosis, ...]:
+        """The findings of a module, without causes in the script that was made of the cells."""
+        own = str(self.notebook.path)
+        told = module.diagnoses
+        return tuple(d._replace(cause=None) if d.cause is not None and d.cause.path == own else d for d in told)
 
 
 def _gathered(
@@ -310,7 +317,7 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
     script = notebook.script()
     source = file_of(notebook)
     if text == script:
-        return file._replace(source=source, after=notebook.data, changes=(), diagnoses=_moved(file.diagnoses, origins))
+        return file._replace(source=source, after=notebook.data, changes=(), diagnoses=_moved(file, source, origins))
     cells = notebook.split(text)
     for cell, new in zip(notebook.cells, cells, strict=True):
         if masked(cell.text).count("#<notebook>") != new.count("#<notebook>"):
@@ -330,12 +337,29 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
         source=source,
         after=after,
         changes=tuple(sorted(changes, key=lambda change: (change.line, change.column))),
-        diagnoses=_moved(file.diagnoses, origins),
+        diagnoses=_moved(file, source, origins),
         roles=tuple(role._replace(line=origins(role.line)) for role in file.roles),
         traits=tuple(trait._replace(line=origins(trait.line)) for trait in file.traits),
         idle=(),
     )
 
 
-def _moved(diagnoses: Sequence[Diagnosis], origins: Callable[[int], int]) -> tuple[Diagnosis, ...]:
-    return tuple(diagnosis._replace(line=origins(diagnosis.line)) for diagnosis in diagnoses)
+def _moved(file: FileResult, source: Source, origins: Callable[[int], int]) -> tuple[Diagnosis, ...]:
+    """The findings at the lines of the notebook's own script, whose lines may have another indentation."""
+    planned, own = file.source.text.split("\n"), source.text.split("\n")
+
+    def shift(line: int) -> int | None:
+        """How much less a line is indented in the notebook; None where it is another line there."""
+        one, other = (rows[n - 1] if 0 < n <= len(rows) else "" for rows, n in ((planned, line), (own, origins(line))))
+        return len(one) - len(other) if one.strip() == other.strip() else None
+
+    found = []
+    for told in file.diagnoses:
+        by, cause = shift(told.line), told.cause
+        if cause is not None and not cause.path:
+            back, line = shift(cause.line), origins(cause.line)
+            place = (cause.column - back, max(cause.end - back, 0)) if back is not None else (1, 0)
+            cause = cause._replace(line=line, column=place[0], end=place[1], text=own[line - 1]) if line else None
+        column, end = (told.column - (by or 0), max(told.end - (by or 0), 0)) if by is not None else (told.column, 0)
+        found.append(told._replace(line=origins(told.line), column=max(column, 0), end=end, cause=cause))
+    return tuple(found)

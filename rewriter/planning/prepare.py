@@ -23,7 +23,7 @@ from ..analysis.training.schedules import horizon, tick_unit
 from ..analysis.training.training import Training, held_optimizers, whole
 from ..facts.module import Arrival, Prepare, Schedule
 from ..facts.roles import Origin, Role
-from ..findings import Finding, Severity
+from ..findings import Cause, Finding, Severity
 from .prepare_position import Held, given_on, place
 from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
 
@@ -348,6 +348,7 @@ def _unprepared(evaluation: Evaluation, stays: bool) -> Finding:
         f"{'no action needed' if stays else 'to run on GPUs, move its batches to accelerator.device'}: its figures are "
         f"those of the original, and take as long. Only to share the work, where its rows add up: {share}",
         Severity.NOTE if stays else Severity.REVIEW,
+        cause=_seen(evaluation),
     )
 
 
@@ -360,7 +361,13 @@ def _of_one_share(evaluation: Evaluation) -> Finding:
         + (", and go on with figures of its own" if evaluation.keeps else ""),
         "gather what it reads with accelerator.gather_for_metrics(...), or give the evaluation a loader of its own",
         Severity.BLOCKED if evaluation.keeps else Severity.REVIEW,
+        cause=_seen(evaluation),
     )
+
+
+def _seen(evaluation: Evaluation) -> Cause | None:
+    """Where it is seen why an evaluation was not understood."""
+    return Cause(evaluation.at, evaluation.because) if evaluation.at is not None else None
 
 
 def _schedulers(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..config import RawConfig, check_rules
 from ..findings import Severity
 from ..gate.prefilter import parse, trains
-from ..result import Diagnosis, FileResult
+from ..result import FileResult, without_repeats
 from ..source import Source, SourceError
 from .entry_points import layout_of
 from .import_graph import Program, absolute
@@ -132,7 +132,7 @@ def _runs(statement: ast.stmt) -> bool:
 
 def _joined(one: FileResult, other: FileResult) -> FileResult:
     """The findings of two programs for a file that both have, joined."""
-    both: dict[Diagnosis, None] = dict.fromkeys((*one.diagnoses, *other.diagnoses))
+    both = without_repeats((*one.diagnoses, *other.diagnoses))
     return one._replace(diagnoses=tuple(sorted(both, key=lambda d: (d.line, d.column, d.id))))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..findings import Severity
 from ..gate.prefilter import parse
-from ..result import Diagnosis, FileResult, Result, Trait
+from ..result import Diagnosis, FileResult, Result, Trait, without_repeats
 from .changed_calls import ChangedCall, changed_calls, mentioned
 from .entry_points import Map
 from .import_graph import Program, absolute
@@ -96,7 +96,7 @@ _BY_NATURE = ("statistics", "noise", "transforms", "alike", "reseeded")
 
 def together(one: FileResult, other: FileResult) -> FileResult | None:
     """The result of two programs for a shared file; None if one changes code that the other runs unchanged."""
-    diagnoses = tuple(dict.fromkeys((*one.diagnoses, *other.diagnoses)))
+    diagnoses = without_repeats((*one.diagnoses, *other.diagnoses))
     changes = tuple(sorted(dict.fromkeys((*one.changes, *other.changes)), key=lambda c: (c.line, c.column)))
     idle = tuple(line for line in one.idle if line in other.idle)
     after = one.after if one.after == other.after else _united(one, other)

@@ -14,11 +14,13 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from ..findings import Severity
-from ..result import Diagnosis, FileResult, Result
+from ..result import FileResult, Result
 from .curves import picture
 from .expect import expectations
+from .frames import place
+from .groups import ORDER, FindingGroup, groups
 from .html_diff import sheet, weight
+from .html_frames import code_words, frame
 from .summary import audit_total
 from .text import counted
 from .verdict import unforeseen
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from ..source import SourceError
     from ..verify.handover import SeenVerdict
 
-_ORDER = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
 
 
@@ -41,7 +42,7 @@ def page(
     from .diff import shown
 
     names = [shown(file.source.path) for file in result.files]
-    found = _findings(result, names)
+    found = groups(result)
     parts = [
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
@@ -66,7 +67,8 @@ def _title(result: Result, names: Sequence[str]) -> str:
     if result.audited is not None:
         return audit_total(result, 0).rstrip(".").capitalize()
     if not result.changed:
-        return "Nothing to change"
+        stopped = sum(file.blocked for file in result.files)
+        return f"{counted(stopped, 'file')} blocked" if stopped else "Nothing to change"
     if result.checked == 1:
         return names[0]
     return f"{len(result.changed)} of {counted(result.checked, 'file')} would change"
@@ -113,7 +115,7 @@ def _link(number: int, file: FileResult, name: str) -> str:
 
 
 def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
-    order = [*(severity.value for severity in _ORDER), "safe"]
+    order = [*(severity.value for severity in ORDER), "safe"]
     words = [word for word in order if word in counts] if kind == "severity" else sorted(counts)
     if not words:
         return ""
@@ -128,35 +130,30 @@ def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
 # Findings -------------------------------------------------------------------------------------------------------------
 
 
-def _findings(result: Result, names: Sequence[str]) -> list[tuple[int, str, Diagnosis, str]]:
-    """The findings of all files with the file's number and name, the gravest first."""
-    found = [(n, names[n], d, file.at(d.line)) for n, file in enumerate(result.files) for d in file.diagnoses]
-    return sorted(found, key=lambda entry: (_ORDER.index(entry[2].severity), entry[0], entry[2].line))
-
-
-def _listed(
-    found: Sequence[tuple[int, str, Diagnosis, str]], refused: Sequence[SourceError], audited: int | None
-) -> str:
+def _listed(found: Sequence[FindingGroup], refused: Sequence[SourceError], audited: int | None) -> str:
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
         return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
-    return f"{errors}<ul class='findings'>{''.join(_finding(*entry) for entry in found)}</ul>"
+    return f"{errors}<ul class='findings'>{''.join(map(_finding, found))}</ul>"
 
 
-def _finding(number: int, name: str, found: Diagnosis, at: str) -> str:
-    word = found.severity.value
-    place = escape(name + at)
-    target = f"file{number}-{found.line}" if found.line else f"file{number}"
-    remedy = f"<p class='remedy'>{escape(found.remedy)}</p>" if found.remedy else ""
+def _finding(group: FindingGroup) -> str:
+    first, word = group.first, group.first.severity.value
+    remedy = f"<p class='remedy'>{code_words(first.remedy)}</p>" if first.remedy else ""
+    links = {
+        place(file, told.line): f"#file{number}-{told.line}" if told.line else f"#file{number}"
+        for number, file, told in group.members
+    }
+    places = ", ".join(f"<a href='{target}'>{escape(name)}</a>" for name, target in links.items())
     return (
-        f"<li class='finding {word}' data-severities='{word}' data-rules='{escape(found.id)}'><div class='head'>"
-        f"<span class='word'>{word}</span><span class='chip'>{escape(found.id)}</span>"
-        f"<a href='#{target}'>{place}</a></div><p>{escape(found.message)}</p>{remedy}</li>"
+        f"<li class='finding {word}' data-severities='{word}' data-rules='{escape(first.id)}'><div class='head'>"
+        f"<span class='word'>{word}</span><span class='chip'>{escape(first.id)}</span>"
+        f"{places}</div><p>{code_words(group.message())}</p>{frame(group.shown())}{remedy}</li>"
     )
 
 
 def _expect(result: Result) -> str:
-    return f"<ul class='expect'>{''.join(f'<li>{escape(text)}</li>' for text in expectations(result))}</ul>"
+    return f"<ul class='expect'>{''.join(f'<li>{code_words(text)}</li>' for text in expectations(result))}</ul>"
 
 
 # The verdict ----------------------------------------------------------------------------------------------------------

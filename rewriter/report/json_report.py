@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ..result import BehaviourReport, FileResult, Result, RoleReport
+from ..result import BehaviourReport, CausePlace, FileResult, Result, RoleReport
 from ..source import SourceError
 from .diff import patch, shown
 
@@ -69,8 +70,10 @@ def _file(file: FileResult, written: bool) -> dict[str, Any]:
                 "severity": diagnosis.severity.value,
                 **_place(file, diagnosis.line),
                 "column": diagnosis.column,
+                "end_column": diagnosis.end,
                 "message": diagnosis.message,
                 "remedy": diagnosis.remedy,
+                "cause": _cause(file, diagnosis.cause) if diagnosis.cause is not None else None,
             }
             for diagnosis in file.diagnoses
         ],
@@ -79,6 +82,13 @@ def _file(file: FileResult, written: bool) -> dict[str, Any]:
         "traits": [{"kind": trait.kind, "name": trait.name, **_place(file, trait.line)} for trait in file.traits],
         "diff": patch(file.source.path, file.source.data, file.after).decode(file.source.encoding, "replace"),
     }
+
+
+def _cause(file: FileResult, cause: CausePlace) -> dict[str, Any]:
+    """Where a finding comes from: in the same file, or in another one."""
+    path = shown(Path(cause.path) if cause.path else file.source.path)
+    place = {"line": cause.line} if cause.path else _place(file, cause.line)
+    return {"path": path, **place, "column": cause.column, "end_column": cause.end, "label": cause.label}
 
 
 def _behaviour(file: FileResult, told: BehaviourReport) -> dict[str, Any]:

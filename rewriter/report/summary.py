@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 
 from ..findings import Severity
-from ..result import Diagnosis, Result
+from ..result import Result
 from .diff import shown
 from .expect import expectations
+from .frames import frame
+from .groups import FindingGroup, groups
 from .rows import reasons
 from .text import at_lines, counted, visible
 
-_ORDER = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
 _COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
+_CAUSE, _MARGIN = "1;34", "2"
 _TIED = "\u00a0"
 """A space at which no line is wrapped."""
 _ENDLESS = 1_000_000
@@ -22,13 +25,22 @@ _MANY = 6
 """If at least this many files change, each gets one line and not a list of its edits."""
 _PLACES = 6
 """So many other places of a finding are named."""
+_NARROWEST = 20
+"""Lines are never wrapped at fewer columns."""
+_FRAMED = 50
+"""The code of so many findings is shown, the most serious ones."""
+_LISTED = 200
+"""If there are more findings, the others are counted by their ids."""
+_FRAME = 100
+"""The columns for code that does not go to a terminal."""
 
 
 class _Page:
     """Lines as wide as the reader's terminal, with headings that stand out there."""
 
-    def __init__(self, width: int, color: bool, wraps: bool) -> None:
+    def __init__(self, width: int, color: bool, wraps: bool, encoding: str) -> None:
         self.width = width
+        self.encoding = encoding
         self.wraps = wraps
         self.color = color
         self.lines: list[str] = []
@@ -65,15 +77,17 @@ def summary(
     width: int = 100,
     wraps: bool = False,
     color: bool = False,
+    encoding: str = "utf-8",
 ) -> str:
     """
     Return the whole text; ``refused`` are the files that could not be looked at.
 
     ``verb`` says what happened to the changed files (``would change``, ``changed``), ``hint`` what to run next, one
     command a line; ``width`` is the width of the reader's terminal. With ``wraps`` findings and errors are wrapped as
-    well: on a terminal. Elsewhere each is on one line, so that a program can find it.
+    well: on a terminal. Elsewhere each is on one line, so that a program can find it. ``encoding`` is that of the
+    reader's terminal.
     """
-    page = _Page(max(50, min(width, 110)), color, wraps)
+    page = _Page(max(_NARROWEST, min(width, 110)), color, wraps, encoding)
     total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
     if result.changed:
         _done(page, result, verb)
@@ -118,34 +132,44 @@ def _told(reason: str, place: str) -> str:
 
 def _findings(page: _Page, result: Result) -> None:
     """The findings, the most serious first."""
-    found = [(file, diagnosis) for file in result.files for diagnosis in file.diagnoses]
-    found.sort(key=lambda pair: _ORDER.index(pair[1].severity))
+    found = groups(result)
     if not found:
         if result.changed:
             page.heading("No action needed")
         return
-    alike: dict[Diagnosis, list[str]] = {}
-    for file, diagnosis in found:
-        place = f"{visible(shown(file.source.path))}{file.at(diagnosis.line)}".replace(" ", _TIED)
-        alike.setdefault(diagnosis._replace(line=0, column=0), []).append(place)
-    page.heading(counted(len(alike), "finding"))
-    for diagnosis, places in alike.items():
-        _finding(page, diagnosis, list(dict.fromkeys(places)))
+    page.heading(counted(len(found), "finding"))
+    listed = found if len(found) <= _LISTED else found[:_FRAMED]
+    for number, group in enumerate(listed):
+        _finding(page, group, framed=number < _FRAMED)
+    if more := found[len(listed) :]:
+        kinds = Counter(group.first.id for group in more).most_common()
+        told = ", ".join(f"{count} [{id}]" for id, count in kinds)
+        page.item(f"and {counted(len(more), 'other finding')}: {told}. All of them: --output-format json")
 
 
-def _finding(page: _Page, diagnosis: Diagnosis, places: list[str]) -> None:
-    """One finding: its place first, so that a terminal can open it; then the other places of which the same is said."""
-    word = diagnosis.severity.value
-    others, more = places[1 : _PLACES + 1], len(places) - 1 - _PLACES
+def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
+    """One finding: its place first, so that a terminal can open it; the other places of which the same is said; the
+    code; and what to do."""
+    first, views = group.first, group.shown() if framed else []
+    labelled = {view.place for view in views if not view.is_cause}
+    places = group.places()
+    head, word = places[0].replace(" ", _TIED), first.severity.value
+    rest = [place.replace(" ", _TIED) for place in places[1:] if place not in labelled]
+    others, more = rest[:_PLACES], len(rest) - _PLACES
     also = f" (also {', '.join(others)}" if others else ""
     also += (f" and {counted(more, 'other place')})" if more > 0 else ")") if others else ""
-    text = f"{places[0]}: {word} [{diagnosis.id}] {visible(diagnosis.message)}{also}"
+    message = group.message() if views else first.message
     start = len(page.lines)
-    page.entry(text, first="  ", rest="      ")
-    painted = page.paint(word, _COLORS[diagnosis.severity])
+    page.entry(f"{head}: {word} [{first.id}] {visible(message)}{also}", first="  ", rest="      ")
+    painted = page.paint(word, _COLORS[first.severity])
     page.lines[start] = page.lines[start].replace(f" {word} [", f" {painted} [", 1)
-    if diagnosis.remedy:
-        page.entry(f"-> {visible(diagnosis.remedy)}", first="    ", rest="       ")
+    if views:
+        styles = {"primary": _COLORS[first.severity], "cause": _CAUSE, "margin": _MARGIN}
+        room = (page.width if page.wraps else max(page.width, _FRAME)) - 4
+        for line in frame(views, width=room, paint=lambda t, w: page.paint(t, styles[w]), encoding=page.encoding):
+            page.lines.append(f"    {line}")
+    if first.remedy:
+        page.entry(f"help: {visible(first.remedy)}", first="    ", rest="          ")
 
 
 def _total(result: Result, errors: int, verb: str) -> str:

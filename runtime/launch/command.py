@@ -53,7 +53,23 @@ def _known(name: str) -> None:
         _fail(str(error))
 
 
+def _show_version(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        click.echo(f"torchlift {version('torchlift')}")
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Run a migrated training script on many processes."""
 

@@ -54,12 +54,19 @@ def decisions(
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
         if not gathers:  # none, where lists are filled with what is one's own
-            yield undecided(unit, found, _SHARD, _REMEDY)
+            yield _undecided(joint, unit, found, _SHARD, _REMEDY)
         else:
             yield from gathers
     yield from _by_the_clock(state, unit, reach, joint)
     everywhere = state.once((_under_conditions, joint), lambda: list(_under_conditions(joint, reducer)))
     yield from (answer for where, answer in everywhere if where is unit)
+
+
+def _undecided(joint: Joint, unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
+    """What is said of a decision, with the place where what differs comes from."""
+    ways = (joint.equality, joint.equality.timed, joint.equality.timed.chosen)
+    sources = (way.source_of(unit, found.value) for way in ways)
+    return undecided(unit, found, why, remedy, next((source for source in sources if source is not None), None))
 
 
 def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
@@ -81,7 +88,7 @@ def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Itera
             agreed.append(found.value)
             yield Gather(value, (), _OF_MAIN, form=Form.RECEIVE)
         elif found.hangs:
-            yield undecided(unit, found, _OWN_CLOCK, _DECIDED)
+            yield _undecided(joint, unit, found, _OWN_CLOCK, _DECIDED)
 
 
 def _all_come(equality: Equality, unit: Unit, node: cst.CSTNode, agreed: Container[cst.CSTNode] = ()) -> bool:
@@ -117,7 +124,7 @@ def _under_conditions(joint: Joint, reducer: Reducer) -> Iterator[tuple[Unit, Ga
             if not tests:
                 own = joint.equality.chosen.is_local(home, found.value) or not _all_come(timed, home, found.value)
                 come = Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
-                yield home, undecided(home, found, _SHARD, _REMEDY) if own else come
+                yield home, _undecided(joint, home, found, _SHARD, _REMEDY) if own else come
             for where, each in tests:
                 yield from ((where, answer) for answer in _agreed(where, each, found, joint, reducer))
 
@@ -139,7 +146,7 @@ def _agreed(
             # an object that holds several is looked at
             then = ", if it is a figure of this shard" if found.hangs else ""
             found = replace(found, hangs=False, then=f"{found.then}{then}")
-        yield undecided(unit, found, _SHARD, _REMEDY)
+        yield _undecided(joint, unit, found, _SHARD, _REMEDY)
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:

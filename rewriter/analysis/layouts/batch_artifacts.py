@@ -12,7 +12,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...findings import Finding, Severity
+from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.met import Met
@@ -30,7 +30,7 @@ from .last_batches import drops_last, option
 from .loop_layouts import LoopLayouts, layouts_of
 from .loss_reductions import reduces_rows, reduction_of
 from .losses import read_off
-from .own_counts import BY_BATCHES
+from .own_counts import ADDED_UP, BY_BATCHES
 
 
 def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
@@ -160,8 +160,9 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
             if not _adds_mean(state, unit, layouts, node):
                 continue
             told, remedy = f"`{binding.name}` adds up means over batches and is divided by", BY_BATCHES
+            cause = Cause(node, ADDED_UP)
             if quotient is not None:
-                yield node, Finding("mean-of-batches", quotient[0], f"{told} {quotient[1]}", remedy)
+                yield node, Finding("mean-of-batches", quotient[0], f"{told} {quotient[1]}", remedy, cause=cause)
                 continue
             assert shown is not None
             if divisors:
@@ -171,7 +172,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
                     remedy = f"multiply it by the number of processes: {binding.name} * accelerator.num_processes"
             else:
                 told = f"{told} nothing"
-            yield node, Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy)
+            yield node, Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy, cause=cause)
 
 
 def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:
@@ -287,6 +288,7 @@ def early_lengths(
                 f"`{binding.name}` is {length} from before the loader is prepared: on N processes a loop over it has N "
                 "times fewer batches, so what is divided by it is N times smaller",
                 f"ask for {length} where it is divided by, after the loader is prepared",
+                cause=Cause(call, "it is asked for here"),
             )
 
 

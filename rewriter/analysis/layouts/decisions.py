@@ -16,7 +16,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
-from ...findings import Finding, Severity
+from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.met import Met
@@ -125,11 +125,15 @@ def deciding(
             yield Decision(value, node, "the learning rate is computed from")
 
 
-def undecided(unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
-    """The finding for a decision on a value that differs; ``why`` goes on from the value."""
-    cause = f"{found.what} {spelled(unit, found.value)}, {why}{found.then}"
+def undecided(unit: Unit, found: Decision, why: str, remedy: str, source: cst.CSTNode | None = None) -> Finding:
+    """The finding for a decision on a value that differs; ``why`` goes on from the value, ``source`` is where what
+    differs comes from."""
+    message = f"{found.what} {spelled(unit, found.value)}, {why}{found.then}"
     severity = Severity.BLOCKED if found.hangs else Severity.REVIEW
-    return Finding("local-decision", found.node, cause, remedy, severity)
+    turns = isinstance(source, (cst.For, cst.CompFor))
+    label = "each process goes through its own shard of the data here" if turns else "each process has its own here"
+    cause = Cause(source, label) if source is not None else None
+    return Finding("local-decision", found.node, message, remedy, severity, found.value, cause)
 
 
 def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:

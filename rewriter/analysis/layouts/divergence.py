@@ -144,8 +144,14 @@ class Equality:
 
     def source(self, binding: Binding) -> cst.CSTNode | None:
         """The place from which something of one process's own comes into a variable; None where nothing does."""
+        return self._source([Variable(binding, tuple(binding.definitions))])
+
+    def source_of(self, unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The place from which something of one process's own comes into an expression."""
+        return self._source([*self._truth(unit, node), *self._keys(unit, node)])
+
+    def _source(self, pending: list[Key]) -> cst.CSTNode | None:
         seen: set[Key] = set()
-        pending: list[Key] = [Variable(binding, tuple(binding.definitions))]
         while pending:
             key = pending.pop(0)
             if isinstance(key, DivergenceSource):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import Role
-from ...findings import Finding
+from ...findings import Cause, Finding
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
@@ -113,4 +113,6 @@ def open_losses(reductions: LossReductions, unit: Unit, training: Training) -> I
                 f"it is not known whether `{loss}` is a mean or a sum over the rows of a batch ({found.reason}): it is "
                 "taken for a mean, and the gradients of the processes are averaged",
                 'no action needed if it is a mean; if it is a sum, write accelerator.backward(loss, reduction="sum")',
+                part=backward_operand(record),
+                cause=Cause(found.node, found.reason) if found.node is not None else None,
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -61,10 +62,19 @@ class Evaluation:
     """By the script's own condition on the rank, only one process runs it."""
     figures: tuple[BatchFigure, ...] = ()
     """What the loop collects of each batch that is no sum over rows, where its batches are joined."""
+    at: cst.CSTNode | None = None
+    """Where the reason is seen, if it is not understood."""
 
-    def leave(self, because: str, *, groups: bool = False) -> None:
+    def leave(self, because: str, *, groups: bool = False, at: cst.CSTNode | None = None) -> None:
         """Leave the loop as it is: every process evaluates the whole set."""
-        self.gather, self.understood, self.because, self.groups = None, False, because, groups
+        self.gather, self.understood, self.because, self.groups, self.at = None, False, because, groups, at
+
+
+class _Doubt(NamedTuple):
+    """Why a loop is not understood, and where that is seen."""
+
+    because: str
+    at: cst.CSTNode | None = None
 
 
 def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluation]:
@@ -85,6 +95,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                 answer.leave(
                     f"`{text}` is a figure of one whole batch, and not of the rows that several have together",
                     groups=True,
+                    at=figure,
                 )
             else:
                 answer.figures = tuple(BatchFigures(state, unit, loop, layouts, gathers).all())
@@ -99,8 +110,14 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
 def _evaluation(
     state: State, unit: Unit, reach: Reach, training: Training, loop: cst.CSTNode, layouts: LoopLayouts | None
 ) -> Evaluation:
-    def answer(gather: Gather | None, understood: bool, because: str, parts: tuple[Gather, ...] = ()) -> Evaluation:
-        return Evaluation(loop, unit, reach.loaders(loop), gather, understood, because, parts)
+    def answer(
+        gather: Gather | None,
+        understood: bool,
+        because: str,
+        parts: tuple[Gather, ...] = (),
+        at: cst.CSTNode | None = None,
+    ) -> Evaluation:
+        return Evaluation(loop, unit, reach.loaders(loop), gather, understood, because, parts, at=at)
 
     if layouts is None or not isinstance(loop, cst.For) or not isinstance(loop.body, cst.IndentedBlock):
         return answer(None, False, "it is not a plain for loop")
@@ -111,8 +128,8 @@ def _evaluation(
     training = without_criteria(state, reach, training, loop, layouts)
     forward = _last_forward(unit, reach, training, loop)
     if forward is None:
-        hidden = any(_runs(unit, reach, training, statement) for statement in plain(loop.body))
-        return answer(None, False, _HIDDEN if hidden else "its forward pass was not found")
+        hidden = next((one for one in plain(loop.body) if _runs(unit, reach, training, one)), None)
+        return answer(None, False, _HIDDEN if hidden is not None else "its forward pass was not found", at=hidden)
     if any(_of_groups(loader) for loader in reach.loaders(loop)):
         because = "its `batch_sampler` makes each batch a whole, and gathered batches are several"
         return Evaluation(loop, unit, reach.loaders(loop), None, False, because, groups=True)
@@ -121,7 +138,7 @@ def _evaluation(
     apart = step.counted_apart(training) if _inline(step, training) else {}
     doubt = _doubt(step, training, set(early), apart)
     if doubt is not None:
-        return answer(None, False, doubt)
+        return answer(None, False, doubt.because, at=doubt.at)
     because = "a metric is computed from them, and each process holds only its shard"
     inline = _inline(step, training)
     if inline:
@@ -199,60 +216,72 @@ def outside_guards(gathers: list[Gather], effects: list[Effect]) -> list[Gather]
     return [g for g in kept if g.inline or (g.node not in guarded and (g.names or g.figures))]
 
 
-def _doubt(step: Step, training: Training, early: Container[cst.CSTNode], apart: Iterable[cst.CSTNode]) -> str | None:
+def _doubt(
+    step: Step, training: Training, early: Container[cst.CSTNode], apart: Iterable[cst.CSTNode]
+) -> _Doubt | None:
     """Why the loop's metric cannot be made whole by gathering after the forward pass; None if it can. ``early`` and
     ``apart``: the statements before and after it whose counts are gathered where they are."""
     for statement in step.front:
         if statement not in early and any(step.is_local(node) for node in _collecting(step.state, statement)):
-            return "it counts or collects something of its batch before its forward pass"
+            return _Doubt("it counts or collects something of its batch before its forward pass", statement)
     if isinstance(step.forward, cst.If):
         doubt = _doubt_of_ways(step, step.forward)
         if doubt is not None:
-            return doubt
+            return _Doubt(doubt, step.forward)
     inline = _inline(step, training)
     direct = any(node in training.forwards for node in descendants(step.forward))
     named = bound(step.unit, step.forward)
     numbers = any(step.is_number(b) for b in named)
     if not direct and (numbers or not named):
-        return "a function that runs the model returns numbers, not tensors"
+        return _Doubt("a function that runs the model returns numbers, not tensors", step.forward)
     if not direct and (grown := step.grown(named)) is not None:
-        return f"`{grown}` goes from batch to batch in the statement that calls a function which runs the model"
+        return _Doubt(
+            f"`{grown}` goes from batch to batch in the statement that calls a function which runs the model",
+            step.forward,
+        )
     if any(holds_figure(layout) and not is_figure(layout) for layout in map(step.layouts.value, inline)):
-        return "its forward pass gives a number of the batch beside rows, or in place of them"
+        return _Doubt("its forward pass gives a number of the batch beside rows, or in place of them", step.forward)
     if len(inline) > 1:
-        return "it runs several forward passes in one statement"
+        return _Doubt("it runs several forward passes in one statement", step.forward)
     fed = step.read_inside(training) if inline else []
     both = next((b.name for b in step.counted_outside(training, apart)[0] if b in fed), None)
     if both is not None:
-        return f"`{both}` goes into its forward pass, and is used beside what that gives"
+        return _Doubt(f"`{both}` goes into its forward pass, and is used beside what that gives", step.forward)
     if (compared := step.compares(training)) is not None:
-        return f"`{compared}` compares each row with a figure of its batch, and a last batch is filled up with others"
+        return _Doubt(
+            f"`{compared}` compares each row with a figure of its batch, and a last batch is filled up with others"
+        )
     if step.copied_off():
-        return "it copies something from the batch before its forward pass and reads the copy after it"
+        return _Doubt("it copies something from the batch before its forward pass and reads the copy after it")
     beside = step.of_unknown_rows()
     if beside is not None:
-        return f"`{beside}` is made from the rows of one process and used together with values that would be gathered"
+        return _Doubt(
+            f"`{beside}` is made from the rows of one process and used together with values that would be gathered"
+        )
     inside = step.in_containers()
     if inside is not None:
-        return f"`{inside}` has rows of the batch in a list or a dict, and could not be gathered"
+        return _Doubt(f"`{inside}` has rows of the batch in a list or a dict, and could not be gathered")
     if alone := read_alone(step.layouts, step.behind):
-        return f"it reads `{alone}` as one number: each batch has one row, and gathered batches have several"
-    if any(step.cuts_rows(node) for node in step.behind):
-        return "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch"
+        return _Doubt(f"it reads `{alone}` as one number: each batch has one row, and gathered batches have several")
+    if (cut := next((node for node in step.behind if step.cuts_rows(node)), None)) is not None:
+        return _Doubt(
+            "it slices off first or last rows: the first dimension may be the positions of a sequence, not the batch",
+            cut,
+        )
     single = step.picks_row(lambda statement: _collecting(step.state, statement))
     if single is not None:
-        return f"it takes single rows of each batch (`{single}`), and gathered batches are fewer"
+        return _Doubt(f"it takes single rows of each batch (`{single}`), and gathered batches are fewer")
     sizes = batch_sizes(reach_of(step.state), step.state.loaders.get(step.loop, ()))
     fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
     if fixed or step.layouts.fixes_shape(step.behind) or shaped_by_rows(step.unit, step.front, step.tail):
-        return "it reshapes values by the batch size, and gathered batches are larger"
-    if any(divided_by(statement, sizes) for statement in step.tail):
-        return "it divides by the batch size, and gathered batches are larger"
+        return _Doubt("it reshapes values by the batch size, and gathered batches are larger")
+    if (divides := next((one for one in step.tail if divided_by(one, sizes)), None)) is not None:
+        return _Doubt("it divides by the batch size, and gathered batches are larger", divides)
     for statement in step.tail:
         for node in descendants(statement):
             target = node.targets[0].target if isinstance(node, cst.Assign) else None
             if isinstance(target, cst.Subscript) and step.is_local(node) and not step.counts_rows(target):
-                return "it writes results to positions that do not depend on the batch"
+                return _Doubt("it writes results to positions that do not depend on the batch", node)
     return None
 
 

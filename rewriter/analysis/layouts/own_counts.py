@@ -12,7 +12,7 @@ import libcst as cst
 from ...facts.module import Gather
 from ...facts.roles import Role
 from ...facts.torch_api.kinds.tensors import Reduce
-from ...findings import Finding
+from ...findings import Cause, Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit, origins
@@ -76,11 +76,14 @@ def means_by_rows(
                     f"`{_text(unit, under)}`, the number of rows: on N processes there are N times fewer batches, so "
                     "the result is N times smaller"
                 )
-                yield total.node, Finding("mean-of-batches", node, told, BY_BATCHES)
+                cause = Cause(total.node, ADDED_UP)
+                yield total.node, Finding("mean-of-batches", node, told, BY_BATCHES, cause=cause)
 
 
 BY_BATCHES = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
 """The remedy for a sum of means of batches that something else divides."""
+ADDED_UP = "it is added up here, once a batch"
+"""What is said at the statement that adds up such a sum."""
 
 
 def _divisions(unit: Unit) -> list[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:

@@ -16,7 +16,7 @@ import libcst as cst
 
 from ...facts.module import Form, Gather
 from ...facts.roles import TENSORS
-from ...findings import Finding
+from ...findings import Cause, Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.held_code import held_code
@@ -105,7 +105,8 @@ def agreements(
             left = open_decisions(random)
         for unit, decision in left:
             why = f"and each process evaluates the whole set with random numbers of its own ({evaluation.draw})"
-            yield unit, undecided(unit, decision, why, _remedy(unit, decision))
+            cause = Cause(evaluation.loop, "each process evaluates the whole set here, with random numbers of its own")
+            yield unit, undecided(unit, decision, why, _remedy(unit, decision))._replace(cause=cause)
 
 
 def _remedy(unit: Unit, found: Decision) -> str:

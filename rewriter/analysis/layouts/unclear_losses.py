@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ...findings import Finding
+from ...findings import Cause, Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit
 from ..syntax.walk import descendants
@@ -60,6 +60,7 @@ def _unclear(layout: Layout) -> Unclear | None:
 def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Unclear) -> Finding:
     text = record.unit.names.module.code_for_node(loss)
     node = found.node if found.node in unit.names.parents else record.node if record.unit is unit else None
+    cause = Cause(found.node, found.reason)
     if found.joint:
         return Finding(
             "weighted-mean",
@@ -68,6 +69,7 @@ def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Un
             "each process computes it of its own shard, so the gradient is another one than the original's",
             "no action needed if this term may be that of a smaller batch; otherwise leave out --keep-global-batch: "
             "each process then takes whole batches of the script's size",
+            cause=cause,
         )
     taken = "sum" if found.near == "sum" else "mean"
     otherwise = "" if taken == "sum" else f'if it is a sum, write accelerator.backward({text}, reduction="sum"); '
@@ -78,4 +80,5 @@ def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Un
         "global batch kept each process computes it of its own shard, and anything else gives another gradient",
         f"no action needed if it is a {taken} over the rows; --verify shows it; {otherwise}otherwise leave out "
         "--keep-global-batch: each process then takes whole batches of the script's size",
+        cause=cause,
     )

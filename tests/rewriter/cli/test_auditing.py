@@ -159,7 +159,7 @@ STARTS = "from accelerate import notebook_launcher\nnotebook_launcher(main, num_
 def test_a_notebook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "n.ipynb").write_text(notebook(HEAD, MAIN, STARTS))
     assert run("--audit", "n.ipynb") == 1
-    assert "n.ipynb:cell 2:19: error [unguarded-write]" in capsys.readouterr().err
+    assert "n.ipynb:cell 2, line 19: error [unguarded-write]" in capsys.readouterr().err
 
 
 def test_a_notebook_that_starts_no_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

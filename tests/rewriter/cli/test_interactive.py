@@ -415,7 +415,7 @@ def test_a_notebook_and_its_module_are_asked_about_as_one(notebook: Path) -> Non
     assert fourth == "# Moved into training_function() below."
     assert '\n    print("end")\n\n    accelerator.save(' in fifth
     assert "accelerator.backward(loss)" in (notebook / "utils.py").read_text()
-    assert "nb.ipynb:cell 4:1: " in terminal.shown
+    assert "nb.ipynb:cell 4, line 1: " in terminal.shown
     assert "[declined]" in terminal.shown
 
 

@@ -415,6 +415,7 @@ def test_a_module_that_changes_while_we_work_keeps_its_program_from_being_writte
         pytest.param([], "Name a script or a folder, or - for stdin", id="nothing"),
         pytest.param(["--writ", "a.py"], "No such option", id="an unknown option"),
         pytest.param(["--write", "--check", "a.py"], "cannot be used together", id="write and check"),
+        pytest.param(["--roles", "--write", "a.py"], "--roles and --write cannot be used", id="roles and write"),
         pytest.param(["-", "a.py"], "- (stdin) cannot be combined with other paths", id="stdin and a file"),
         pytest.param(["a.py", "--", "--epochs", "2"], "(--epochs 2) are for --verify", id="arguments of the script"),
         pytest.param(["--select", "bakward", "a.py"], "no rule 'bakward'. Did you mean backward?", id="unknown rule"),
@@ -526,6 +527,43 @@ def test_help_teaches_the_tool(migrate: Migrate) -> None:
 
 def test_version(migrate: Migrate) -> None:
     assert re.fullmatch(rb"migrate \(torchlift\) \d+\.\d+\S*\n", migrate("--version").out)
+
+
+def test_an_assumption_that_names_nothing_is_said_to(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    told = "migrate: --assume loss=zzz has no effect: nothing in these programs is called zzz\n"
+    assert migrate("--assume", "loss=zzz", "a.py").err.startswith(told)
+    assert "no effect" not in migrate("--assume", "loss=loss", "a.py").err
+
+
+NEWER = (
+    TRAINS
+    + b"""\
+try:
+    print(model)
+except ValueError, TypeError:
+    raise
+"""
+)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can parse it")
+@pytest.mark.unchanged
+def test_syntax_of_a_newer_python_is_no_fault_of_ours(migrate: Migrate) -> None:
+    """LibCST can parse it: what comes out cannot be checked by this Python, and neither can the script."""
+    _write("a.py", NEWER)
+    line = NEWER.split(b"\n").index(b"except ValueError, TypeError:") + 1
+    answer = migrate("--write", "a.py")
+    assert (answer.status, Path("a.py").read_bytes()) == (3, NEWER)
+    assert f"a.py:{line}: this file needs a newer Python than 3." in answer.err
+    assert "Run migrate with the Python that runs the script." in answer.err
+    assert "report" not in answer.err
+
+
+def test_the_next_command_repeats_what_was_asked_for(migrate: Migrate) -> None:
+    _write("a b.py", TRAINS)
+    told = migrate("--keep-global-batch", "--assume", "loss=loss", "a b.py").err
+    assert "To apply:  migrate --assume loss=loss --keep-global-batch --write 'a b.py'\n" in told
 
 
 def test_an_internal_error_is_one_line_that_asks_for_a_report(

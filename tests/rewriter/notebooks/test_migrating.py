@@ -186,11 +186,11 @@ def test_a_function_that_reads_nothing_of_the_training_stays_in_its_cell() -> No
     [
         (
             (IMPORTS, "report = lambda x: model(x).sum().item()", BUILD, f"{LOOP}\nprint(report(x))"),
-            ":cell 2:1: report reads model, which the training makes in a function of its own",
+            ":cell 2, line 1: report reads model, which the training makes in a function of its own",
         ),
         (
             (IMPORTS, REPORTS, "kept = [report]", BUILD, f"{LOOP}\nprint(report(x))"),
-            ":cell 3:1: it uses report, which reads model of the training processes",
+            ":cell 3, line 1: it uses report, which reads model of the training processes",
         ),
     ],
     ids=["a lambda", "used by another cell"],
@@ -395,7 +395,9 @@ def test_a_tracker_that_is_ended_after_a_picture_of_the_model_is_refused(made: s
     picture = "plt.plot(model(torch.ones(1, 1)).tolist())"
     file = _migrated(PLT, made, BUILD, f"{LOOP}\n    {logs}", picture, ends)
     (found,) = [d for d in file.diagnoses if d.severity.value == "blocked"]
-    assert not file.changed and file.at(found.line) == ":cell 6:1" and "Move this cell before cell 5" in found.remedy
+    assert (
+        not file.changed and file.at(found.line) == ":cell 6, line 1" and "Move this cell before cell 5" in found.remedy
+    )
     file = _migrated(PLT, made, BUILD, f"{LOOP}\n    {logs}", ends, picture)
     assert file.changed and not file.blocked
 
@@ -478,7 +480,7 @@ def test_the_class_of_a_model_that_comes_back_stays_in_the_notebook() -> None:
     assert f"\n\n\n{net}\n\n\n# Moved into training_function() below." in cells[1]
     assert "class Net" not in cells[2] and "import math" not in cells[2]
     file = _migrated(PLT, f"width = 1\n{build.replace(net, NET.replace('WIDTH', 'width'))}", LOOP, PREDICT)
-    assert not file.changed and file.at(file.diagnoses[-1].line) == ":cell 2:1"
+    assert not file.changed and file.at(file.diagnoses[-1].line) == ":cell 2, line 1"
     assert "the class Net uses what the training makes" in file.diagnoses[-1].message
 
 
@@ -495,7 +497,7 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
     loop = LOOP + "\n    plt.plot(loss.item())"
     file = _migrated(PLT, BUILD, loop, loop.replace("plot", "hist"), "plt.plot(optimizer.state)")
     found = [file.at(d.line) for d in file.diagnoses if d.id == "notebook-state"]
-    assert found == [":cell 3:1", ":cell 4:1", ":cell 5:1"]
+    assert found == [":cell 3, line 1", ":cell 4, line 1", ":cell 5, line 1"]
 
 
 def test_what_blocks_the_training_does_not_hide_a_cell_that_shows_it() -> None:
@@ -687,7 +689,7 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
     [
         (
             (IMPORTS, BUILD, LOOP, "plt.plot(optimizer.state)"),
-            ":cell 4:1: it displays something of the training (plt), but what",
+            ":cell 4, line 1: it displays something of the training (plt), but what",
         ),
         (
             (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),
@@ -699,7 +701,10 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
             "(plt), but the training changes h afterwards",
         ),
         ((IMPORTS, BUILD, "plt.plot(torch.rand(2))", LOOP), "(plt), but it may draw random numbers between those of"),
-        ((IMPORTS, BUILD, "%time x = 1\n" + LOOP), ":cell 3:1: there is a magic between the cells of the training"),
+        (
+            (IMPORTS, BUILD, "%time x = 1\n" + LOOP),
+            ":cell 3, line 1: there is a magic between the cells of the training",
+        ),
         ((PLT, BUILD, "steps = 0\nplt.plot(1)", LOOP + "\n    steps += 1"), "it uses steps, which cell 3 created"),
         ((IMPORTS, BUILD, "from math import *", "print(model)\nfrom math import *", LOOP), "a star import"),
         ((IMPORTS, MAIN, "model = main()"), "main returns model, which stays in the training processes"),
@@ -769,7 +774,7 @@ def test_a_notebook_without_training_is_left_alone() -> None:
 def test_places_are_those_of_cells() -> None:
     file = _migrated(IMPORTS, BUILD, LOOP)
     (backward,) = [change for change in file.changes if change.rule == "backward"]
-    assert file.at(backward.line) == ":cell 3:4"
+    assert file.at(backward.line) == ":cell 3, line 4"
 
 
 def test_formats_for_machines_know_cells_and_lines_of_the_file(

@@ -213,3 +213,13 @@ def test_without_its_script_all_can_be_read(shown: Any, tmp_path: Path, file: Pa
 def test_the_losses_are_seen(shown: Any) -> None:
     assert shown.run("document.querySelectorAll('#verdict polyline').length") == 2
     assert shown.run("document.querySelector('#verdict svg').getBoundingClientRect().height") > 100
+
+
+def test_a_finding_shows_its_code(shown: Any) -> None:
+    frames = shown.run("[...document.querySelectorAll('.finding')].map(f => f.querySelectorAll('.frame mark').length)")
+    assert max(frames) >= 1
+    marked = shown.run("[...document.querySelectorAll('.frame mark')].map(m => m.textContent)")
+    assert all(text.strip() for text in marked)
+    assert any(EVIL in text for text in marked), "as text"
+    shown.size(420)
+    assert shown.run("document.documentElement.scrollWidth <= innerWidth")

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.xdist_group("widths")  # one worker migrates all fixtur
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 ENTRIES = sorted([*FIXTURES.glob("*/before.py"), *FIXTURES.glob("*/before/train.py"), *FIXTURES.glob("*/before.ipynb")])
 WIDTHS = (80, 100, 140)
+CODE = re.compile(r"\s*\d* *(\||-->)")
 ENDLESS = 1000
 """A terminal on which nothing is cut."""
 
@@ -112,12 +113,17 @@ def numbers(hunk: Hunk) -> Iterator[tuple[int, int]]:
             yield from ((row.old, row.new) for row in block.rows)
 
 
+def told(text: str) -> list[str]:
+    """The words of a summary, without the code in it, which is cut where it is too wide."""
+    return [word for line in text.splitlines() if not CODE.match(line) for word in line.split()]
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_summary_fits_and_cuts_no_word(width: int) -> None:
     for result in results():
         hint = "To apply:  migrate --write train.py\nTo verify: migrate train.py --verify -- ARGUMENTS"
         text = summary(result, [], hint=hint, width=width, wraps=True)
-        assert text.split() == summary(result, [], hint=hint, width=width).split()
+        assert told(text) == told(summary(result, [], hint=hint, width=width))
         longest = max(text.splitlines(), key=len)
         assert len(longest) <= width or len(longest.split()) == 1, longest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,12 @@ def script(tmp_path):
         return path
 
     return write
+
+
+def test_the_version_is_shown() -> None:
+    done = CliRunner().invoke(main, ["--version"])
+    assert done.exit_code == 0
+    assert re.fullmatch(r"torchlift \d+\.\d+\S*\n", done.output)
 
 
 def test_processes_know_each_other(script):

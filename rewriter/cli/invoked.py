@@ -1,0 +1,60 @@
+"""How the user called the command, so that the next one can be copied: with its name there, its options and paths."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shutil import which
+
+from ..config import RawConfig
+
+
+def invoked() -> str:
+    """
+    The command by which the user can call ``migrate`` again.
+
+    A name alone only where the user's shell finds that program: a hook runs with another path than the user, so there
+    the program is named in full.
+    """
+    package = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "parent", "") or ""
+    if package.startswith("torchlift."):
+        return f"{_found(Path(sys.executable))} -m {package}"
+    program = Path(sys.argv[0])
+    if program.stem != "migrate":
+        return "migrate"  # not the command: a program that calls it
+    return _found(program, program.stem)
+
+
+def _found(program: Path, name: str = "") -> str:
+    """The name of a program if the user's path leads to it, else its whole path."""
+    name = name or program.name
+    found = None if os.environ.get("PRE_COMMIT") else which(name)
+    same = found is not None and program.exists() and Path(found).exists() and Path(found).samefile(program)
+    return name if same or not program.is_absolute() else shlex.quote(str(program))
+
+
+def chosen(options: RawConfig) -> Iterator[str]:
+    """The options of a command line that change what is migrated, as they are written there."""
+    for name in ("select", "ignore"):
+        if words := getattr(options, name):
+            yield f"--{name} {','.join(words)}"
+    for role, name in options.assume:
+        yield f"--assume {shlex.quote(f'{role}={name}')}"
+    if options.target is not None:
+        yield f"--target {options.target.value}"
+    if options.strategy is not None:
+        yield f"--strategy {options.strategy.value}"
+    if options.mixed_precision is not None:
+        yield f"--mixed-precision {options.mixed_precision}"
+    if options.keep_global_batch:
+        yield "--keep-global-batch"
+    if options.partial:
+        yield "--partial"
+
+
+def quoted(paths: Sequence[str]) -> str:
+    """Paths as a shell reads them."""
+    return " ".join(map(shlex.quote, paths))

@@ -1,0 +1,65 @@
+"""Findings as their readers see them: those of one cause are one, with its places; the most serious first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..findings import Severity
+from ..result import Diagnosis, FileResult, Result
+from .frames import View, place, views
+
+ORDER = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
+_SHOWN = 10
+"""The code of so many places of one finding is shown."""
+
+
+class FindingGroup(NamedTuple):
+    """One finding, and the places of which it is said."""
+
+    first: Diagnosis
+    members: tuple[tuple[int, FileResult, Diagnosis], ...]
+    """Each with the number of its file in the result."""
+
+    def message(self) -> str:
+        """What is said, without what is said where the code of the cause is shown."""
+        if self.first.cause is None:
+            return self.first.message
+        label = self.first.cause.label
+        return self.first.message.replace(f" ({label})", "").replace(f": {label}.", ".")
+
+    def places(self) -> list[str]:
+        """The places, each once."""
+        return list(dict.fromkeys(place(file, found.line) for _, file, found in self.members))
+
+    def shown(self) -> list[View]:
+        """The lines of code to show: that of the first place, those of which something else is said, and the cause."""
+        found: list[View] = []
+        said = {self.first.message: None}
+        for number, (_, file, diagnosis) in enumerate(self.members):
+            if not number:
+                found += [view for view in views(file, diagnosis) if not view.is_cause]
+            elif diagnosis.message not in said and len(said) < _SHOWN:
+                said[diagnosis.message] = None
+                found += [view for view in views(file, diagnosis, diagnosis.message) if not view.is_cause]
+        _, file, _ = self.members[0]
+        return found + [view for view in views(file, self.first) if view.is_cause]
+
+
+def groups(result: Result) -> list[FindingGroup]:
+    """The findings of a run."""
+    found: dict[object, list[tuple[int, FileResult, Diagnosis]]] = {}
+    for number, file in enumerate(result.files):
+        for diagnosis in file.diagnoses:
+            found.setdefault(_key(file, diagnosis), []).append((number, file, diagnosis))
+    listed = [FindingGroup(members[0][2], tuple(members)) for members in found.values()]
+    return sorted(listed, key=lambda group: ORDER.index(group.first.severity))
+
+
+def _key(file: FileResult, found: Diagnosis) -> object:
+    """What findings have in common that are one: their cause, else their words."""
+    alike = found._replace(line=0, column=0, end=0)
+    cause = found.cause
+    if cause is None:
+        return alike
+    path = cause.path or str(file.source.path)
+    return found.id, found.severity, found.remedy, cause._replace(path=path)

@@ -1,0 +1,32 @@
+"""The code of a finding on the page: each line with its number, the part that it is about marked, and what is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+from .frames import View
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def frame(views: Sequence[View]) -> str:
+    """The lines of code of a finding; empty where there are none."""
+    return f"<div class='frame'>{''.join(map(_line, views))}</div>" if views else ""
+
+
+def _line(view: View) -> str:
+    kind = "cause" if view.is_cause else "primary"
+    text, start, end = view.text, view.start, view.end
+    indent = len(text) - len(text.lstrip(" "))
+    text, start, end = text[min(indent, start) :], start - min(indent, start), end - min(indent, start)
+    code = f"{escape(text[:start])}<mark>{escape(text[start:end])}</mark>{escape(text[end:])}"
+    where = f"<span class='where'>{escape(view.place)}</span>" if view.is_cause else ""
+    label = f"<span class='label'>{code_words(view.label)}</span>" if view.label else ""
+    return f"<div class='{kind}'>{where}<div class='row'><span class='n'>{view.number}</span><pre>{code}</pre></div>{label}</div>"  # noqa: E501
+
+
+def code_words(text: str) -> str:
+    """A sentence, with what is between backticks as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
