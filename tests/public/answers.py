@@ -162,12 +162,14 @@ def _migrated(entry: Entry, original: Path, place: Path) -> Answer:
     except ValueError:
         last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
         return Answer(key=key_of(entry), outcome="failed", why=f"exit status {ended.returncode}, no report: {last}")
-    if report["status"] == 3:
+    unread = [error for error in report["errors"] if "not valid Python" in error["message"]]
+    if report["status"] == 3 and not unread:
         return Answer(key=key_of(entry), outcome="failed", why=str(report["errors"][:1]))
     found = [(file["path"], finding) for file in report["files"] for finding in file["findings"]]
     blocked = {finding["id"] for _, finding in found if finding["severity"] == "blocked"}
     review = {finding["id"] for _, finding in found if finding["severity"] == "review"}
     texts = {file["path"]: _read(place / file["path"]) for file in report["files"] if file["changed"] and not blocked}
+    blocked.update(f"not valid Python: {error['path']}" for error in unread)  # by this one: that of a newer one may be
     outcome = "refused" if blocked else "migrates" if texts else "nothing"
     findings = tuple(sorted(blocked or review))
     return Answer(

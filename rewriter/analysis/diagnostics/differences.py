@@ -195,7 +195,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
         if (
             drawn is not None
             and drawn.generator == "numpy"
-            and (drawn.size is None or keyword(call, "size", drawn.size) is not None)
+            and (drawn.size is None or keyword(call, "size", drawn.size) is not None or _is_repeated(reach, unit, call))
             and any(loop in training.train_loops for loop in reach.batch_loops(call, unit))
             and not compiled(state, unit, call)
             and not _has_own_bounds(state, unit, call)
@@ -209,6 +209,17 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
                 "between processes, with device=accelerator.device",
                 Severity.REVIEW,
             )
+
+
+def _is_repeated(reach: Reach, unit: Unit, call: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+    """Whether a call may run several times for one batch, as for each of its rows: in a loop below that over batches,
+    seen through the callers of its function."""
+    around = reach.loops(call, unit)
+    if around:
+        return not reach.state.loaders.get(around[0])
+    sites = reach.sites(unit.names.function(call))
+    units = reach.state.calls
+    return any(s not in seen and _is_repeated(reach, units[s].unit, s, seen | {s}) for s in sites)
 
 
 def _has_own_bounds(state: State, unit: Unit, call: cst.Call) -> bool:

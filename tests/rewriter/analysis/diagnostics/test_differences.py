@@ -58,6 +58,20 @@ def test_one_number_for_a_whole_batch_is_alike(drawn: str, found: int, trained: 
     assert trained(top="import numpy as np", step=step)[1] == ["same-noise"] * found
 
 
+@pytest.mark.parametrize(
+    ("top", "step"),
+    [
+        ("", "for row in range(len(x)):\n    x[row] += np.random.uniform(0, 1)"),
+        ("", "x = torch.stack([row * np.random.uniform(0, 1) for row in x])"),
+        ("def shaken(row):\n    return row + np.random.uniform(0, 1)", "x = torch.stack([shaken(row) for row in x])"),
+    ],
+    ids=["a loop", "a comprehension", "a function"],
+)
+def test_a_number_for_each_row_is_told(top: str, step: str, trained: Trained) -> None:
+    """Row by row, all processes would draw the same for other rows."""
+    assert trained(top=f"import numpy as np\n{top}", step=step)[1] == ["same-noise"]
+
+
 PAIRS = """\
 import random
 import numpy as np
