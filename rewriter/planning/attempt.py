@@ -77,7 +77,7 @@ class Attempt:
             prepared=self.plan.prepared,
             arriving={loader for _, found in self.plan.arrivals for loader in self.reach.loaders(found.loop)},
             stands=self.plan.stands,
-            existing=self.program.existing is not None,
+            existing=self.program.adopted,
             shared=self.program.shared,
         )
 
@@ -85,7 +85,7 @@ class Attempt:
         """Add the moves of models that no statement of the script moves, or that it moves too late."""
         for placement in placed_models(mover, self._early):
             self.parts[self.reach.unit_of(placement.node, self.reach.units[0])].placements.append(placement)
-        if self.program.existing is None:
+        if not self.program.adopted:
             for unit, placement in fed_before_move(mover, self.reach, self.training, self._early):
                 self.parts[unit].placements.append(placement)
 
@@ -163,7 +163,7 @@ class Attempt:
 
     def _apart(self, equality: Equality, gathers: Iterable[tuple[Unit, Gather]]) -> Iterator[tuple[Unit, Finding]]:
         """Findings for what all processes must do together, and only some of them come to."""
-        if self.program.existing is not None:
+        if self.program.adopted:
             return
         backwards = [(record.unit, record.node) for record in self.training.backwards]
         steps = [(record.unit, record.node) for record in self.training.steps]
@@ -175,7 +175,7 @@ class Attempt:
 
     def _on_cpu(self) -> Iterator[tuple[Unit, Finding]]:
         """Findings for what stays whole by the script's own will, and is moved by nobody."""
-        if self.program.existing is not None:
+        if self.program.adopted:
             return
         alone = {evaluation.loop: evaluation.because for evaluation in self.evaluations if evaluation.alone}
         prepared, moved = self.plan.prepared, moved_batches(self.state, self.reach)
@@ -198,7 +198,7 @@ class Attempt:
             flag = self._kept_flag([placement for _, placement in placed])
             told = [*told, *(flag.told if flag is not None else ())]
         moving = [(unit, placement) for unit, placement in placed if placement.move in MOVES]
-        told = [*told, *(spread(moving) if program.existing is None and program.hand is None else ())]
+        told = [*told, *(spread(moving) if not program.adopted and program.hand is None else ())]
         asks = program.existing is None and flag is None and not moving
         stays = cpu_only(self.state, self.reach, self.training, self._early, self.plan.prepared) if asks else None
         if stays is not None:

@@ -86,6 +86,8 @@ class ProgramFacts:
             self.existing is not None and (settled(state) or self._makes_batches())
         )
         """The script was written for several processes: who prints and what is summed is left to its author."""
+        self.adopted = self.existing is not None and (self.settled or self._prepares())
+        """The script works with its own accelerator already, and has made its own moves."""
         self.batches = self._batches()
         """How the batches are cut that no loader yields; None where loaders feed the training."""
         obstacle = self.batches if isinstance(self.batches, Obstacle) else None
@@ -204,6 +206,11 @@ class ProgramFacts:
         """Whether the script makes its batches by hand, and cuts none of them for the processes."""
         cuts = any(method_name(call) == "shard_batch" for unit in self.reach.units for call in unit.names.calls)
         return bool(self.training.backwards) and not self.training.train_loops and not cuts
+
+    def _prepares(self) -> bool:
+        """Whether the script has something prepared by itself; else its accelerator is all that there is so far."""
+        records = self.state.calls.values()
+        return any(method_name(r.node) == "prepare" and origins(r.receiver, Role.ACCELERATOR) for r in records)
 
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():

@@ -115,7 +115,7 @@ class _Analyses(ProgramFacts):
             early += seeded_apart(self.state, self.reach, way, given, self.rows)
         for unit, finding in early:
             parts[unit].findings.append(finding)
-        if self.existing is None and not self.settled:
+        if not self.adopted and not self.settled:
             for unit, finding in too_late(self.state, self.reach, plan, self.rows):
                 parts[unit].findings.append(finding)
         self.stands = plan.stands

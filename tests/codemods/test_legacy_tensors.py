@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
@@ -116,3 +122,28 @@ def test_number_or_values_is_not_guessed(size: str, lines: Lines) -> None:
 def test_torch_by_another_name(after: Callable[..., str]) -> None:
     text = after(imports="import torch as T", step="z = T.cuda.FloatTensor(3, 4)")
     assert "z = torch.empty(3, 4, device=accelerator.device)" in text
+
+
+BEGUN = """\
+import torch
+from torch.utils.data import DataLoader
+from torchlift.runtime import Accelerator
+
+accelerator = Accelerator()
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.nn.Linear(8, 1).to(device)
+loader = DataLoader(data, batch_size=8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x = x.type(torch.FloatTensor).to(device)
+    loss = torch.nn.functional.mse_loss(model(x), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_an_accelerator_that_prepares_nothing_yet_has_moved_nothing() -> None:
+    """A remedy says "create the accelerator first": what the loader then yields on the device went back to the CPU."""
+    (file,) = migrate([decode(BEGUN.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "    x = x.float()\n" in file.after.decode()

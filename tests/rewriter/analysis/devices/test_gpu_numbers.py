@@ -136,7 +136,7 @@ def test_a_device_of_a_number_is_never_the_cpu(trained: Trained) -> None:
 def test_things_on_several_gpus_come_to_one(trained: Trained) -> None:
     loss = "loss = torch.nn.functional.cross_entropy(head(model(x.to(0)).to(1)), y.to(1))"
     built = 'model.to(0)\nhead = torch.nn.Linear(2, 2).to("cuda:1")\n'
-    built += 'optimizer.add_param_group({"params": head.parameters()})'
+    built += "optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)"
     _, findings = trained(built=built, loss=loss)
     assert findings == ["device_placement"]
 
