@@ -35,8 +35,8 @@ def check_torch() -> None:
     if not hasattr(FSDPModule, "reset_iter_state"):
         raise UnknownTorchError(
             f"weights cannot be sharded with torch {torch.__version__}. Before 2.13, some figures of sharded weights "
-            "are wrong without an error (a mean where the number of processes does not divide the rows), and there is no "
-            "way on after an error in a pass. Install torch 2.13 or newer, or train without sharding."
+            "are wrong without an error (a mean where the number of processes does not divide the rows), and there is "
+            "no way on after an error in a pass. Install torch 2.13 or newer, or train without sharding."
         )
 
 
