@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 from contextlib import contextmanager
 
 import torch
@@ -386,7 +387,7 @@ def an_overflow_skips_the_step_everywhere():
 def compiled_blocks():
     from torchlift.runtime import TorchDynamoPlugin
 
-    dynamo = TorchDynamoPlugin(backend="eager", use_regional_compilation=True)
+    dynamo = TorchDynamoPlugin(backend=os.environ.get("COMPILE_WITH", "eager"), use_regional_compilation=True)
     close(trained(Accelerator(fsdp_plugin=BLOCKS, dynamo_plugin=dynamo), Net), trained(Accelerator(), Net))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import which
+
 import pytest
 import torch
 from torch import nn
@@ -35,6 +37,14 @@ def test_torch_alone_does_it_wrong(job):
 
 def test_kinds_of_models_and_settings_and_what_cannot_be(job):
     assert job("sharded_kinds.py", 2) == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("g++") is None, reason="inductor compiles C++")
+def test_blocks_that_inductor_compiles(job, tmp_path):
+    """It takes minutes."""
+    place = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    assert job("sharded_kinds.py", 2, "compiled_blocks", COMPILE_WITH="inductor", seconds=900, **place) == [True, True]
 
 
 def test_gradients_of_gradients(job):
