@@ -55,6 +55,11 @@ def test_trackers_printed_figures_and_the_pace(job, tmp_path):
     assert job("sharded_beside.py", 2, tmp_path) == [True, True]
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_example_in_the_shape_of_those_of_accelerate(job, tmp_path, replicas):
+    assert job("sharded_example.py", 2 * replicas, tmp_path, replicas) == [True] * 2 * replicas
+
+
 def test_one_process_says_that_sharding_changes_nothing(caplog, monkeypatch):
     monkeypatch.setenv("TORCHLIFT_CPU", "1")
     accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
