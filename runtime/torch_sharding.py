@@ -1,7 +1,7 @@
 """
 The private names of torch's `fully_shard` and of its sharded tensors: all of them, each with its reason.
 
-As in `torch_internals`: nobody promises that they stay. They were run with torch 2.13.0.
+As in `torch_internals`: nobody promises that they stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,29 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
-from .errors import MixedUseError, ShardedTensorError
+from .errors import MixedUseError, ShardedTensorError, UnknownTorchError
+
+RUN_WITH = ("2.13.0", "2.14.1")
+"""The versions of torch that the tests were run with."""
+REFUSED = ("2.6.0", "2.9.1", "2.12.1")
+"""Versions that the tests were run with, too: some failed."""
+
+
+def check_torch() -> None:
+    """
+    Make sure that torch shards weights as it is needed here.
+
+    Raises:
+        UnknownTorchError: it is older than 2.13.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    if not hasattr(FSDPModule, "reset_iter_state"):
+        raise UnknownTorchError(
+            f"weights cannot be sharded with torch {torch.__version__}. Before 2.13, some figures of sharded weights "
+            "are wrong without an error (a mean where the number of processes does not divide the rows), and there is "
+            "no way on after an error in a pass. Install torch 2.13 or newer, or train without sharding."
+        )
 
 
 def sharded_parts(model: nn.Module) -> list[Any]:
@@ -31,8 +53,7 @@ def sharded_parts(model: nn.Module) -> list[Any]:
 
 def _groups(state: Any) -> list[Any]:
     """What is gathered, and exchanged, together."""
-    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-    return [group for group in groups if group is not None]
+    return [group for group in state._fsdp_param_groups if group is not None]
 
 
 def _states(model: nn.Module) -> Iterator[Any]:
@@ -105,8 +126,7 @@ def forget_failed_pass(root: Any) -> None:
     """Take a sharded model out of a pass that has failed; what it has collected without an exchange stays."""
     parts = sharded_parts(root)
     kept = [(part, part.unsharded_accumulated_grad, whole_parameter(part).grad) for part in parts]
-    if hasattr(root, "reset_iter_state"):
-        root.reset_iter_state()
+    root.reset_iter_state()
     for part, collected, gradient in kept:
         part.unsharded_accumulated_grad, whole_parameter(part).grad = collected, gradient
 
@@ -299,12 +319,50 @@ def guard_shards(mesh: Any, read: Callable[[], None]) -> None:
         ours = self.device_mesh in _MESHES and not self.dim()
         return format(whole_of(self), spec) if ours else torch.Tensor.__format__(self, spec)  # type: ignore[no-untyped-call]
 
+    for name in _MEANS:
+        _compute_whole(getattr(torch.ops.aten, name).default)
+    for overload in ("default", "dim_IntList"):
+        _compute_whole(getattr(torch.ops.aten.sum, overload), only=_of_norms)
     kind: Any = DTensor
     kind.__format__ = formatted
     kind.backward = backward
     kind._op_dispatcher._custom_op_handlers[scalar] = number
     kind.__reduce_ex__ = reduced
     kind.data = property(torch.Tensor.data.__get__, set_data)  # type: ignore[attr-defined]
+
+
+_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy")
+_MEANS = (*_LOSSES, *(f"{name}_backward" for name in _LOSSES), "binary_cross_entropy_with_logits")
+"""Torch (2.9 to 2.14) makes their means of the means of the parts: the gradient of one is too large by the number of
+processes, and so is the value wrong where parts differ in size."""
+
+
+def _of_norms(tensor: Any) -> bool:
+    """A norm whose parts are not joined yet: torch (2.9 to 2.13) adds up the parts of several, and joins the sums."""
+    return any("Norm" in type(placement).__name__ for placement in tensor.placements)
+
+
+def _compute_whole(operation: Any, only: Callable[[Any], bool] = lambda _: True) -> None:
+    """Let an operation compute with whole tensors in the place of sharded ones; its result is laid out as they are."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    handlers: dict[Any, Any] = DTensor._op_dispatcher._custom_op_handlers
+
+    def handle(_operation: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        ours = [one for one in args if is_sharded(one) and only(one)]
+        if not ours:
+            del handlers[operation]
+            try:
+                return operation(*args, **kwargs)
+            finally:
+                handlers[operation] = handle
+        result = operation(*map(whole_of, args), **kwargs)
+        first = max(ours, key=lambda one: one.dim())
+        mesh = first.device_mesh
+        whole = DTensor.from_local(result, mesh, [Replicate()] * mesh.ndim, run_check=False)
+        return whole.redistribute(mesh, first.placements) if result.shape == first.shape and result.dim() else whole
+
+    handlers[operation] = handle
 
 
 def whole_of(tensor: Any) -> torch.Tensor:

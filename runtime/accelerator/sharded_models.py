@@ -15,6 +15,7 @@ from ..device.placement import map_tree
 from ..device.precision import Precision
 from ..strategies.extend import extend
 from ..strategies.strategy import TrainingEngine
+from ..torch_sharding import check_torch
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -39,7 +40,10 @@ class ShardedModels:
         self._mesh: DeviceMesh | None = None
         if settings.sharding is not None and world.alone:
             log.warning("there is one process: sharding its weights changes nothing, and they stay whole.")
-        elif settings.mesh is not None:
+            return
+        if settings.sharding is not None:
+            check_torch()
+        if settings.mesh is not None:
             settings.mesh.check(world.size)
 
     @property

@@ -137,8 +137,7 @@ class FullyShardedEngine(TrainingEngine):
             unit.register_forward_hook(_own_output, prepend=True) for unit in self._modules if isinstance(unit, shards)
         ]
         for root in roots:
-            if hasattr(root, "set_reduce_scatter_unused_params"):
-                root.set_reduce_scatter_unused_params(True)
+            root.set_reduce_scatter_unused_params(True)
             hear_backward(root, self._come_by, watched_calls.explain_if_torn)
         self.look()
 
@@ -338,11 +337,6 @@ class FullyShardedEngine(TrainingEngine):
                 part.sharded_param.grad = None
         self._heard.clear()
         self._without = None
-        if not self._adds_zeros and len(set(map(tuple, rows))) > 1:
-            raise MixedUseError(
-                f"the processes have come by different weights of the {type(self._model).__name__}: this version of "
-                "torch cannot shard such a model. Compute with the same weights on all processes, or use torch 2.13."
-            )
         self._equal()
 
     def before_backward(self, graph: Callable[[], Graph] | None, alone: Callable[[], bool]) -> None:
@@ -403,11 +397,6 @@ class FullyShardedEngine(TrainingEngine):
             return self._parts
         chosen = {id(current(one)) for one in parameters}
         return [part for part in self._parts if id(part.sharded_param) in chosen]
-
-    @property
-    def _adds_zeros(self) -> bool:
-        """Torch adds zeros for what a process has not come by."""
-        return all(hasattr(root, "set_reduce_scatter_unused_params") for root in self._roots)
 
     @property
     def _broadcasts_buffers(self) -> bool:

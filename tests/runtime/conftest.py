@@ -21,7 +21,8 @@ def clean_environment() -> dict[str, str]:
     """The environment without what a surrounding job might have set."""
     dropped = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith(("TORCHLIFT_", "ACCELERATE_"))}
-    return {**kept, "OMP_NUM_THREADS": "1", "TORCHLIFT_CPU": "1", "PYTHONWARNINGS": "error::FutureWarning"}
+    told = "error::FutureWarning,ignore:`torch.jit:FutureWarning"  # that it is deprecated, from torch 2.14 on
+    return {**kept, "OMP_NUM_THREADS": "1", "TORCHLIFT_CPU": "1", "PYTHONWARNINGS": told}
 
 
 def run_job(

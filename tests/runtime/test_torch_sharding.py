@@ -12,11 +12,19 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group, 
 from torch.distributed.tensor import DTensor
 
 from torchlift.runtime import torch_sharding
-from torchlift.runtime.torch_internals import RUN_WITH
+from torchlift.runtime.errors import UnknownTorchError
 
 
 def test_it_was_tried_with_the_torch_that_is_installed() -> None:
-    assert torch.__version__.partition("+")[0] in RUN_WITH
+    assert torch.__version__.partition("+")[0] in torch_sharding.RUN_WITH
+
+
+def test_a_torch_without_what_is_needed_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch_sharding.check_torch()
+    monkeypatch.delattr(FSDPModule, "reset_iter_state")
+    with pytest.raises(UnknownTorchError, match=r"cannot be sharded with torch 2.* Install torch 2.13 or newer"):
+        torch_sharding.check_torch()
+    assert not set(torch_sharding.REFUSED) & set(torch_sharding.RUN_WITH)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +77,7 @@ def test_gradients_are_asked_for_by_positions_that_are_known() -> None:
     assert len(calls) == 3
     for call in calls:
         arguments = [one.strip() for one in call.split(",") if one.strip()]
-        assert arguments[4] == "inputs_tuple" and arguments[-1].startswith("accumulate_grad=")
+        assert arguments[4] in ("inputs", "inputs_tuple") and arguments[-1].startswith("accumulate_grad=")
 
 
 def test_every_function_says_what_it_is_for() -> None:

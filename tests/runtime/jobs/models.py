@@ -15,6 +15,7 @@ from torchlift.runtime import Accelerator, DistributedDataParallelKwargs, MixedU
 from torchlift.runtime.strategies import during
 
 warnings.simplefilter("error", FutureWarning)
+warnings.filterwarnings("ignore", "`torch.jit", FutureWarning)  # that it is deprecated, from torch 2.14 on
 during.SMALL_BYTES = float(sys.argv[1])  # what is exchanged during the pass: everything, or nothing
 accelerator = Accelerator()
 rank, size = accelerator.process_index, accelerator.num_processes

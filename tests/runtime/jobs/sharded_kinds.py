@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 from contextlib import contextmanager
 
 import torch
@@ -205,6 +206,28 @@ def clipping_by_other_norms():
             torch.testing.assert_close(whole_of(one.grad), other.grad, rtol=0, atol=1e-9)
 
 
+def figures_and_terms_of_weights():
+    """Torch adds up parts of norms, and joins them afterwards, in some versions."""
+    figures = {
+        "sum of norms": lambda *ps: torch.stack([p.norm() for p in ps]).sum(),
+        "norms of columns": lambda p, _: p.norm(dim=0).sum(),
+        "norms of rows": lambda p, _: p.norm(dim=1).mean(),
+        "binary": lambda p, _: nn.functional.binary_cross_entropy_with_logits(p, p.detach().sigmoid()),
+        "deviation": lambda p, q: p.std() + q.mean(),
+    }
+    for length in (4, 5):
+        model, plain = (
+            accelerator.prepare(seeded(lambda n=length: nn.Linear(3, n))),
+            seeded(lambda n=length: nn.Linear(3, n)),
+        )
+        for name, figure in figures.items():
+            found, wanted = (figure(one.weight, one.bias) for one in (model, plain))
+            assert abs(found.item() - wanted.item()) < 1e-9, name
+            found.backward()
+            wanted.backward()
+            torch.testing.assert_close(whole_of(model.weight.grad), plain.weight.grad, rtol=0, atol=1e-9)
+
+
 def optimizers():
     for kind in ("Adam", "NAdam", "RMSprop", "Adagrad", "Adadelta", "RAdam"):
         as_replicated(Net, optimizer_of=lambda m, k=kind: getattr(torch.optim, k)(m.parameters()), atol=1e-8)
@@ -364,7 +387,7 @@ def an_overflow_skips_the_step_everywhere():
 def compiled_blocks():
     from torchlift.runtime import TorchDynamoPlugin
 
-    dynamo = TorchDynamoPlugin(backend="eager", use_regional_compilation=True)
+    dynamo = TorchDynamoPlugin(backend=os.environ.get("COMPILE_WITH", "eager"), use_regional_compilation=True)
     close(trained(Accelerator(fsdp_plugin=BLOCKS, dynamo_plugin=dynamo), Net), trained(Accelerator(), Net))
 
 

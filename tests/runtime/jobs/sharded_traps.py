@@ -132,6 +132,15 @@ def numbers_of_this_part_alone():
     return torch.allclose(torch.tensor(found), torch.tensor(wanted), atol=1e-12) and bool(p.norm() > wanted[0] - 1e-9)
 
 
+def a_mean_that_pulls_weights_to_others():
+    """A loss of its own, as `F.mse_loss(p, former)`: torch makes its gradient too large by the number of processes."""
+    model, twin = here.prepare(no_norm()), no_norm()
+    for net_ in (model, twin):
+        for kind in (nn.functional.mse_loss, nn.functional.smooth_l1_loss, nn.functional.huber_loss):
+            sum(kind(p, p.detach() * 3) for p in net_.parameters()).backward()
+    return close(gradients(model), [p.grad for p in twin.parameters()])
+
+
 def collectives_of_parts():
     """A sharded tensor is whole for a collective, as it is on each process without sharding."""
     model, twin = here.prepare(net()), net()
@@ -378,6 +387,7 @@ TRAPS = [
     half_a_checkpoint_from_the_state_dict,
     half_an_optimizer_state,
     numbers_of_this_part_alone,
+    a_mean_that_pulls_weights_to_others,
     collectives_of_parts,
     data_that_is_set,
     a_vector_that_becomes_parameters,

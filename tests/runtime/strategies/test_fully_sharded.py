@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import which
+
 import pytest
 import torch
 from torch import nn
@@ -37,12 +39,25 @@ def test_kinds_of_models_and_settings_and_what_cannot_be(job):
     assert job("sharded_kinds.py", 2) == [True, True]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(which("g++") is None, reason="inductor compiles C++")
+def test_blocks_that_inductor_compiles(job, tmp_path):
+    """It takes minutes."""
+    place = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    assert job("sharded_kinds.py", 2, "compiled_blocks", COMPILE_WITH="inductor", seconds=900, **place) == [True, True]
+
+
 def test_gradients_of_gradients(job):
     assert job("sharded_penalties.py", 2) == [True, True]
 
 
 def test_trackers_printed_figures_and_the_pace(job, tmp_path):
     assert job("sharded_beside.py", 2, tmp_path) == [True, True]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_example_in_the_shape_of_those_of_accelerate(job, tmp_path, replicas):
+    assert job("sharded_example.py", 2 * replicas, tmp_path, replicas) == [True] * 2 * replicas
 
 
 def test_one_process_says_that_sharding_changes_nothing(caplog, monkeypatch):
