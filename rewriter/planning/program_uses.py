@@ -13,10 +13,11 @@ from ..analysis.dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..analysis.dataflow.object_fields import fields_of
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Instance, State, Unit, origins
+from ..analysis.distributed.row_sources import row_sources
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators
-from ..analysis.training.draws import sites_of, split_draws, weight_draws
+from ..analysis.training.draws import sites_of, split_draws, value_draws, weight_draws
 from ..analysis.training.training import Training
 from ..facts.roles import Origin, Role
 
@@ -35,8 +36,8 @@ class ProgramUses:
         """For each loader where it is iterated without a model."""
         self.drawing = self._sites(weight_draws(self.state, reach))
         """The calls that come to a draw of weights."""
-        self.splitting = self._sites(split_draws(self.state, reach))
-        """The calls that come to a random split."""
+        self.splitting = self._sites([*split_draws(self.state, reach), *self._data_draws()])
+        """The calls that come to a random split, or to the drawing of rows of the data."""
         self.kept = self._kept()
         """For each thing where an object gets it to keep."""
         self._active = self._coming_to(self.working)
@@ -46,6 +47,12 @@ class ProgramUses:
         further = list(more)
         active = self._active | self._coming_to(further) if further else self._active
         return (site for code in active for site in self.reach.sites(code))
+
+    def _data_draws(self) -> list[cst.Call]:
+        """What is drawn to make the rows of the data."""
+        drawn = list(value_draws(self.state, self.reach))
+        rows = row_sources(self.state, self.reach) if drawn else ()
+        return [draw for draw in drawn if draw in rows]
 
     def _sites(self, draws: Iterable[cst.Call]) -> list[cst.Call]:
         return list(dict.fromkeys(site for draw in draws for site in sites_of(self.reach, draw)))

@@ -81,6 +81,7 @@ def diagnoses(
         found[gap.place.unit.name].diagnoses.append(_unchecked(gap, lines))
     named = {trait.name for module in modules for trait in module.traits if trait.kind in ("running", "figure")}
     named |= {name for figure in checked.figures if figure.invariant == DIVIDED for name in _assigned(figure.place)}
+    own: dict[tuple[str, int], list[str]] = defaultdict(list)
     for figure in checked.figures:
         of = lines[figure.place.unit.name]
         if figure.invariant == DIVIDED:
@@ -90,11 +91,14 @@ def diagnoses(
         if of.told(figure.place) or any(figure.words == name or figure.words.startswith(f"{name}.") for name in named):
             continue
         line = of.original(figure.place)
-        if figure.invariant in (EVALUATION, COUNTED):
-            make = _own_figure if figure.invariant == EVALUATION else _own_count
-            found[figure.place.unit.name].diagnoses.append(make(figure.words, line))
+        if figure.invariant == EVALUATION:
+            own[figure.place.unit.name, line].append(figure.words)
+        elif figure.invariant == COUNTED:
+            found[figure.place.unit.name].diagnoses.append(_own_count(figure.words, line))
         else:
             found[figure.place.unit.name].traits.append(Trait("shown", figure.words, line))
+    for (name, line), words in own.items():
+        found[name].diagnoses.append(_own_figures(words, line))
     return dict(found)
 
 
@@ -150,12 +154,16 @@ def _failed(violation: Violation, lines: Mapping[str, _Lines], written: bool) ->
     )  # fmt: skip
 
 
-def _own_figure(text: str, line: int) -> Diagnosis:
+def _own_figures(words: Sequence[str], line: int) -> Diagnosis:
+    texts = [f"`{text}`" for text in words]
+    shown, made, them = f"{texts[0]} is", "it is", "it"
+    if len(texts) > 1:
+        shown, made, them = f"{', '.join(texts[:-1])} and {texts[-1]} are", "they are", "them"
     return Diagnosis(
         "own-figure", Severity.REVIEW,
-        f"`{text}` is shown, and computed from the rows of one process: what the main process shows is the figure of "
+        f"{shown} shown, and computed from the rows of one process: what the main process shows is the figure of "
         "its own rows",
-        "gather what it is computed from with accelerator.gather_for_metrics(...), or read it so",
+        f"gather what {made} computed from with accelerator.gather_for_metrics(...), or read {them} so",
         line,
         1,
     )  # fmt: skip

@@ -612,3 +612,21 @@ def test_the_last_batch_is_gathered_once(migrated: Migrated) -> None:
     text = migrated(SCRIPT.format(top=DATA, model=MODEL, loop=loop))
     assert text.count("gather_for_metrics") == 1
     assert "        output, b = accelerator.gather_for_metrics((output, b))\n        right +=" in text
+
+
+def test_a_step_that_gives_a_table_of_a_loss_and_numbers(migrated: Migrated) -> None:
+    """Its loss was a mean beside a sum, and no mean: it was refused."""
+    top = DATA + (
+        "def step(a, b):\n    out = model(a)\n    hits = (out.argmax(1) == b).sum().item()\n"
+        "    return {'loss': F.cross_entropy(out, b), 'hits': hits, 'n': len(b)}\n"
+    )
+    loop = (
+        "for epoch in range(3):\n    hits = seen = 0\n    for k in range(0, 100, 16):\n"
+        "        result = step(x[k : k + 16], y[k : k + 16])\n        optimizer.zero_grad()\n"
+        "        result['loss'].backward()\n        optimizer.step()\n        hits += result['hits']\n"
+        "        seen += result['n']\n    print(hits / seen)\n"
+    )
+    text = migrated(SCRIPT.format(top=top, model=MODEL, loop=loop))
+    assert "accelerator.backward(result['loss'])" in text
+    for key in ("hits", "n"):
+        assert f"+= accelerator.reduce(torch.tensor(result['{key}'], device=accelerator.device), reduction=" in text

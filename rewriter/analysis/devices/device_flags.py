@@ -60,7 +60,7 @@ def cpu_flag(
     for unit, test in [*_around_moves(placements), *_of_types(state, reach)]:
         text = refused(state, unit, test)
         said = f"{text} {unit.names.module.code_for_node(test)} {asked_of(state, unit, test)}"
-        if text is not None and SPEAKS.search(said) and not _asks_tensor(state, test):
+        if text is not None and SPEAKS.search(said) and not _asks_tensor(reach, test):
             alike = _at_the_callers(reach, unit, test)
             if alike == "":
                 continue
@@ -191,11 +191,20 @@ def _with_root(node: cst.BaseExpression, root: cst.BaseExpression) -> cst.BaseEx
     return cst.Attribute(_with_root(node.value, root), node.attr) if isinstance(node, cst.Attribute) else root
 
 
-def _asks_tensor(state: State, test: cst.BaseExpression) -> bool:
-    """Whether a condition asks where a tensor or a model is: ``if x.is_cuda:``. That follows from the choice."""
+def _asks_tensor(reach: Reach, test: cst.BaseExpression) -> bool:
+    """Whether a condition asks where a tensor or a model is: ``if x.is_cuda:``, or by a function of the script. That
+    follows from the choice."""
     asked = [node for node in descendants(test) if isinstance(node, cst.Attribute)]
-    follows = (origin.qualified == "follows" for node in asked for origin in origins(state.values.get(node)))
-    return any(node.attr.value == "is_cuda" for node in asked) or any(follows)
+    follows = (origin.qualified == "follows" for node in asked for origin in origins(reach.state.values.get(node)))
+    if _reads_place(test) or any(follows):
+        return True
+    called = {f for node in descendants(test) if isinstance(node, cst.Call) for f in reach.called(node)}
+    given = [each.value for f in called for each in reach.unit(f).names.returns.get(f, ())]
+    return bool(given) and all(value is not None and _reads_place(value) for value in given)
+
+
+def _reads_place(node: cst.CSTNode) -> bool:
+    return any(isinstance(part, cst.Attribute) and part.attr.value == "is_cuda" for part in descendants(node))
 
 
 def always_cpu(unit: Unit) -> Flag:

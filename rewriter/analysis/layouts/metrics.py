@@ -86,7 +86,10 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         answer = _evaluation(state, unit, reach, training, loop, layouts)
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, unit, loop, gathers):
-            answer.leave("its batches are padded to different lengths on each process, and could not be gathered")
+            answer.leave(
+                "its batches are padded to different lengths on each process, or have another number of rows than of "
+                "samples, and could not be gathered"
+            )
         answer.keeps = _keeps(state, unit, loop)
         if answer.understood and gathers and isinstance(loop, cst.For) and layouts is not None:
             figure = joint_figure(layouts, _figures(state, unit, loop))

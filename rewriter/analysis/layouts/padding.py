@@ -2,7 +2,8 @@
 Loaders whose batches are filled up to their longest row, by a `collate_fn`: how long that is differs between processes.
 
 What is that long cannot be joined over the processes, and nothing says with what to fill it up once more. Where what is
-gathered of the batch has one entry a row (labels of whole texts), the model's results are taken to have as well.
+gathered of the batch has one entry a row (labels of whole texts), the model's results are taken to have as well. What
+has several rows for a sample cannot be joined either: which of them belong to repeated samples is not known.
 """
 
 from __future__ import annotations
@@ -39,23 +40,34 @@ class Padding(NamedTuple):
 
 
 def ragged(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
-    """Whether something to be gathered in a loop may be as long as the longest row of one process's batch."""
-    paddings = [p for loader in reach.loaders(loop) if (p := _padding(state, reach, loader)) is not None]
-    if not paddings or not isinstance(loop, cst.For):
+    """Whether something to be gathered in a loop may be as long as the longest row of one process's batch, or have
+    another number of rows than the batch has samples."""
+    paddings, grown = (
+        [p for loader in reach.loaders(loop) if (p := _padding(state, reach, loader, kind)) is not None]
+        for kind in (_Collating, _Growing)
+    )
+    if not (paddings or grown) or not isinstance(loop, cst.For):
         return False
     places = dict(_places(loop))
     for gather in gathers:
-        if gather.names and not gather.inline and set(gather.sized).issuperset(gather.names):
-            continue  # a number for each row, however long that is
-        found = [places[name] for name in gather.names if name in places and name not in gather.sized]
-        found += [key for part in gather.inline if (key := _key(part)) is not None]
-        if not found or any(p.places is None or not p.places.isdisjoint(found) for p in paddings):
+        named = {name: places[name] for name in gather.names if name in places}
+        inline = [key for part in gather.inline if (key := _key(part)) is not None]
+        counts = bool(gather.names) and not gather.inline and set(gather.sized).issuperset(gather.names)
+        long = [place for name, place in named.items() if name not in gather.sized] + inline
+        if not counts and _meets(paddings, long):  # a number for each row there is, however long that is
+            return True
+        if _meets(grown, [*named.values(), *inline]):
             return True
     return False
 
 
-def _padding(state: State, reach: Reach, loader: Origin) -> Padding | None:
-    """What a loader's batches are padded in; None where they are not."""
+def _meets(paddings: list[Padding], found: list[Place]) -> bool:
+    """Whether what is gathered is among what is padded, or may be."""
+    return bool(paddings) and (not found or any(p.places is None or not p.places.isdisjoint(found) for p in paddings))
+
+
+def _padding(state: State, reach: Reach, loader: Origin, kind: type[_Collating]) -> Padding | None:
+    """What a loader's batches are padded in, or of a kind ``_Growing`` have other rows in; None where they are not."""
     if not isinstance(loader.node, cst.Call):
         return None
     given = next((a.value for a in loader.node.args if a.keyword is not None and a.keyword.value == "collate_fn"), None)
@@ -65,20 +77,25 @@ def _padding(state: State, reach: Reach, loader: Origin) -> Padding | None:
     if record is not None and outside_name(record) == "functools.partial" and isinstance(given, cst.Call):
         given = given.args[0].value
     elif record is not None and outside_name(record):
-        return _foreign(outside_name(record))
+        return _foreign(outside_name(record)) if kind is _Collating else None
     slot = state.values.get(given)
-    found = [_of(reach, thing) for thing in (slot.things if slot is not None else ())]
+    found = [_of(reach, thing, kind) for thing in (slot.things if slot is not None else ())]
     known = [padding for padding in found if padding is not None]
-    return known[0] if known else None if found else Padding(None)
+    return known[0] if known else None if found or kind is _Growing else Padding(None)
 
 
-def _of(reach: Reach, thing: Thing) -> Padding | None:
+def _of(reach: Reach, thing: Thing, kind: type[_Collating]) -> Padding | None:
     """What something that collates pads."""
     if isinstance(thing, Function):
-        return _Collating(reach, thing.node).padding()
+        return kind(reach, thing.node).padding()
     if isinstance(thing, Instance):
         call = next((m for m in thing.klass.node.body.body if _is_call(m)), None)
-        return _Collating(reach, call).padding() if isinstance(call, cst.FunctionDef) else Padding(None)
+        if isinstance(call, cst.FunctionDef):
+            return kind(reach, call).padding()
+    if kind is _Growing:
+        return None
+    if isinstance(thing, Instance):
+        return Padding(None)
     return _foreign(thing.qualified if isinstance(thing, (External, Origin)) else "")
 
 
@@ -103,11 +120,14 @@ class _Collating:
         self.pads: dict[FunctionNode, bool] = {}
         """Which functions that it calls pad."""
         self.nodes = list(descendants(function.body))
-        self.long: set[str] = set()
+        self.long: set[str] = set(self._first())
         before = -1
         while len(self.long) > before:
             before = len(self.long)
             self.long.update(self._more())
+
+    def _first(self) -> Iterator[str]:
+        yield from ()
 
     def padding(self) -> Padding | None:
         """What the function pads; None for nothing."""
@@ -160,6 +180,32 @@ class _Collating:
             if function not in self.pads and function not in self.above:
                 self.pads[function] = _Collating(self.reach, function, self.above).padding() is not None
         return any(self.pads.get(function, False) for function in self.reach.called(node))
+
+
+class _Growing(_Collating):
+    """Reads such a function for what has another number of rows than there are samples: a list that it fills in a loop
+    in a loop, or by ``extend``."""
+
+    def _first(self) -> Iterator[str]:
+        for holder, depth, call in self._filled():
+            if depth > 1 or (depth and method_name(call) == "extend"):
+                yield holder
+
+    def _filled(self) -> Iterator[tuple[str, int, cst.Call]]:
+        """What is put into a list, in so many loops more than the list is made in."""
+        names = self.reach.unit(self.function).names
+        for node in self.nodes:
+            holder = node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else None
+            if not isinstance(node, cst.Call) or not isinstance(holder, cst.Name):
+                continue
+            binding = names.binding(holder) if method_name(node) in ("append", "extend") else None
+            made = [d for d in (binding.definitions if binding is not None else ()) if not isinstance(d, cst.Param)]
+            loops = [each for each in names.enclosing(node, cst.For) if each in self.nodes]
+            if made:
+                yield holder.value, min(len(set(loops) - set(names.ancestors(d))) for d in made), node
+
+    def _pads(self, node: cst.CSTNode) -> bool:
+        return False
 
 
 def _asks_for_padding(arg: cst.Arg) -> bool:

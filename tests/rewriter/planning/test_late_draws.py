@@ -159,6 +159,40 @@ def test_a_split_before_the_training_is_drawn_before_prepare(trained_project: Pr
     assert after["train"].index("random_split(data") < after["train"].index("model, optimizer = accelerator.prepare(")
 
 
+BY_NAME = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{drawn}
+loaders = {{name: DataLoader(rows, batch_size=8) for name in ("train", "valid")}}
+for name in ("train", "valid"):
+    part = loaders[name]
+    for x, y in part:
+        with torch.set_grad_enabled(name == "train"):
+            loss = torch.nn.functional.mse_loss(model(x), y)
+        if name == "train":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "rows = TensorDataset(torch.randn(64, 8), torch.randn(64, 8))",
+        "def draw():\n    x = torch.rand(64, 8)\n    return TensorDataset(x, x)\nrows = draw()",
+    ],
+)
+def test_rows_that_loaders_of_a_table_read_are_drawn_before_prepare(drawn: str, trained_project: Project) -> None:
+    """It was done after the optimizer alone, and a finding asked to draw them before."""
+    after, findings = trained_project(train=BY_NAME.format(drawn=drawn))
+    assert findings == []
+    assert after["train"].index("\nrows = ") < after["train"].index("model, optimizer = accelerator.prepare(")
+
+
 def test_weights_that_each_fold_resets(trained_project: Project) -> None:
     reset = "for p in model.parameters():\n        torch.nn.init.normal_(p)"
     assert trained_project(train=FOLDS.format(reset=reset))[1] == ["late-draw"]

@@ -71,3 +71,13 @@ def test_nothing_is_checked_where_nothing_changes_or_a_rule_is_off(monkeypatch: 
 def _migrated(config: Config, text: str = BEFORE) -> FileResult:
     (file,) = pipeline.migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     return file
+
+
+def test_the_figures_of_one_line_are_told_together() -> None:
+    evaluated = (
+        "held = accelerator.prepare(DataLoader(data, 8))\nfor x, y in held:\n    out = model(x)\nprint(y, out)\n"
+    )
+    (found,) = said(AFTER + evaluated)
+    assert found.id == "own-figure" and found.message.startswith("`y` and `out` are shown")
+    (found,) = said(AFTER + evaluated.replace("print(y, out)", "print(out)"))
+    assert found.message.startswith("`out` is shown")

@@ -120,6 +120,10 @@ class Expressions(Memory):
     _of_list = _of_tuple
 
     def _of_dict(self, node: cst.Dict) -> Layout:
+        keys = [e.key for e in node.elements if isinstance(e, cst.DictElement)]
+        names = tuple(str(key.evaluated_value) for key in keys if isinstance(key, cst.SimpleString))
+        if names and len(set(names)) == len(node.elements):
+            return Several(tuple(self._eval(element.value) for element in node.elements), names)
         return Each(join_all(inner(self._eval(element.value)) for element in node.elements))
 
     def _of_unaryoperation(self, node: cst.UnaryOperation) -> Layout:

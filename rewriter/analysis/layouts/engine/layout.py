@@ -298,6 +298,8 @@ def join(one: Layout, other: Layout) -> Layout:
     for a, b in ((one, other), (other, one)):
         if isinstance(a, (Whole, Shard)) and isinstance(b, Made):
             return a  # a state that is made anew before the first batch
+        if isinstance(a, Partial) and a.op == "mean" and isinstance(b, Made):
+            return a  # the mean of what all processes have is that: `loss = torch.zeros(1)`, and no term by an option
     return Mixed(one, other)
 
 

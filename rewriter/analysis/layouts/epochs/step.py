@@ -84,7 +84,7 @@ class EpochStep:
         layout = inner(layout)
         if isinstance(layout, Unclear):
             return layout.joint
-        return isinstance(layout, ShardRow) or (isinstance(layout, Partial) and layout.host is True)
+        return isinstance(layout, (ShardRow, ShardSize)) or (isinstance(layout, Partial) and layout.host is True)
 
     def _deciding(self, total: Total) -> Iterator[cst.BaseExpression]:
         return deciding(self.unit, self.loop, total)

@@ -79,6 +79,18 @@ def test_what_the_accelerator_reads_is_still_there(
         assert after["train"].index("Accelerator(cpu") < after["train"].index(f"\n{later}\n")
 
 
+@pytest.mark.parametrize("asked", ["next(model.parameters()).is_cuda", "on_gpu()"])
+def test_where_the_model_is_follows_from_the_choice(asked: str, trained_project: Project) -> None:
+    """It was taken for a second condition, and the accelerator asked neither."""
+    before = SCRIPT.format(top="", test="not args.no_cuda", later="")
+    own = f"    noise = torch.ones(3)\n    noise = noise.cuda() if {asked} else noise\n    optimizer.zero_grad()"
+    before = before.replace("    optimizer.zero_grad()", own).replace(".mean()", ".add(noise).mean()")
+    before = before.replace("loader =", "def on_gpu():\n    return next(model.parameters()).is_cuda\nloader =")
+    after, findings = trained_project(train=before)
+    assert "accelerator = Accelerator(cpu=args.no_cuda)\n" in after["train"]
+    assert "device-flag" not in findings
+
+
 def test_a_condition_that_can_be_asked_once_is_reported(trained_project: Project) -> None:
     test = "not options.pop('no_cuda', False)"
     before = SCRIPT.format(top="options = vars(args)", test="True", later="").replace(

@@ -922,3 +922,42 @@ def test_what_a_function_gives_is_collected_in_the_statement_that_calls_it(
     told = ["prepare"] if part == "test_loader" else ["prepare", "own-figure"]  # the other is not prepared
     assert "gather" not in text and findings == told
     assert "accelerator.prepare(\n    model, optimizer, loader\n)" in text
+
+
+TERMS = """\
+import torch
+from torch.utils.data import DataLoader
+class Run:
+    def __init__(self, weight):
+        self.weight, self.model = weight, torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def loss(self, x, y):
+        loss = torch.zeros(1, device=x.device)
+        if self.weight > 0:
+            loss = loss + self.weight * torch.nn.functional.mse_loss(self.model(x), y)
+        return loss
+    def train(self):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            self.loss(x, y).backward()
+            self.optimizer.step()
+    def validate(self):
+        losses = []
+        for x, y in held:
+            loss = self.loss(x, y)
+            losses.append(loss)
+            print(f"{loss:.2f}")
+        print(torch.stack(losses).mean())
+loader, held = DataLoader(rows, batch_size=8), DataLoader(others, batch_size=8)
+run = Run(1.0)
+run.train()
+run.validate()
+"""
+
+
+def test_a_loss_whose_terms_an_option_decides_is_a_mean() -> None:
+    """It begins as zeros, and was gathered as if it had a row for each sample."""
+    (file,) = migrate([decode(TERMS.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert 'loss = accelerator.reduce(loss.detach(), reduction="mean")' in text and "gather" not in text
+    assert "loss-reduction" not in [found.id for found in file.diagnoses]

@@ -97,6 +97,23 @@ def collate(rows):
     batch["labels"] = tokenizer([r[1] for r in rows], padding=True, return_tensors="pt")["input_ids"]
     return batch
 """},
+    "several rows for a sample": {**TUPLE, "top": """
+def collate(rows):
+    xs, ys = [], []
+    for text in rows:
+        for place in range(len(text) - 2):
+            xs.append(text[place : place + 2])
+            ys.append(text[place + 2])
+    return torch.tensor(xs), torch.tensor(ys)
+"""},
+    "rows that are put in one after another": {**TUPLE, "collate": "partial(collate, size=2)", "top": """
+def collate(rows, size):
+    xs, ys = [], []
+    for boxes, labels in rows:
+        xs.extend(boxes[:size])
+        ys.extend(labels[:size])
+    return torch.stack(xs), torch.tensor(ys)
+"""},
     "foreign": {**WHOLE, "take": 'x = batch["input_ids"]; y = batch["labels"]', "collate": "DataCollatorForSeq2Seq(t)",
                 "top": "from transformers import DataCollatorForSeq2Seq"},
 }  # fmt: skip
@@ -114,6 +131,24 @@ def collate(rows):
     y = torch.tensor([r[1] for r in rows])
     return dict() if not rows else {"x": x, "y": y}
 """.replace("dict() if not rows else ", "")},
+    "a list for each sample": {**TUPLE, "top": """
+def collate(rows):
+    xs = []
+    for row in rows:
+        words = []
+        for word in row[0]:
+            words.append(float(word))
+        xs.append(torch.tensor(words))
+    return torch.stack(xs), torch.tensor([r[1] for r in rows])
+"""},
+    "labels beside words that are put in one after another": {**TUPLE, "top": """
+def collate(rows):
+    words, labels = [], []
+    for row, label in rows:
+        words.extend(row)
+        labels.append(label)
+    return torch.tensor(words), torch.tensor(labels)
+"""},
     "lists of boxes": {**TUPLE, "collate": "lambda rows: tuple(zip(*rows))", "top": ""},
     "to a fixed length": {**WHOLE, "take": 'x = batch["input_ids"]; y = batch["labels"]', "top": """
 from somewhere import tokenizer

@@ -124,3 +124,17 @@ def test_a_module_that_adds_to_what_it_keeps(trained: Trained) -> None:
     top = KEPT.replace("self.cost = 0.1", "self.cost = self.cost + 0.1").replace("REDUCED", "mean()")
     text, _ = trained(top=top.replace("ASKED", "mean"), loss="loss = both(model(x), y)")
     assert "accelerator.backward(loss)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("entry", "reduced"),
+    [("F.cross_entropy(out, y)", ""), ("F.cross_entropy(out, y, reduction='sum')", ', reduction="sum"')],
+)
+def test_a_loss_in_a_table_beside_a_count(entry: str, reduced: str, trained: Trained) -> None:
+    """All entries of a table were one: a mean on one path, and a sum on another."""
+    top = (
+        "import torch.nn.functional as F\ndef step(x, y):\n    out = model(x)\n"
+        f"    return {{'loss': {entry}, 'hits': (out.argmax(1) == y).sum().item(), 'n': len(y)}}\n"
+    )
+    text, findings = trained(top=top, loss="result = step(x, y)\nloss = result['loss']")
+    assert f"accelerator.backward(loss{reduced})" in text and findings == []
