@@ -183,11 +183,14 @@ def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
 
 def _optional(facts: ModuleFacts, hand_down: HandDown, first: cst.CSTNode) -> Iterator[Edit]:
     """A function that other programs call as before: with an accelerator of its own, of one process, it gathers what it
-    has."""
-    name, reason = facts.accelerator, "other files call it without one"
-    yield AddParameter(ID, hand_down.function, name, hand_down.index, "None", reason=reason)
-    arguments = ", ".join(f"{keyword}={value}" for keyword, value in hand_down.arguments)
-    text = f"if {name} is None:\n    {name} = Accelerator({arguments})"
+    has. One that nothing calls makes its own."""
+    name = facts.accelerator
+    reason = "nothing in the script calls it" if hand_down.own else "other files call it without one"
+    given = (*hand_down.arguments, *(_asked(facts) if hand_down.own else ()))
+    text = f"{name} = Accelerator({', '.join(f'{keyword}={value}' for keyword, value in given)})"
+    if not hand_down.own:
+        yield AddParameter(ID, hand_down.function, name, hand_down.index, "None", reason=reason)
+        text = f"if {name} is None:\n    {text}"
     yield InsertBefore(ID, first, text, reason=reason)
     yield AddImport(ID, facts.module, facts.abilities.module, "Accelerator", reason=reason)
 

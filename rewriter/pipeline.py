@@ -70,6 +70,8 @@ def plan(
         names = dict(zip((source.path for source in sources), layout.places, strict=True))
         modules = [ParsedModule(names[path], tree.module) for path, tree in trees.items()]
         understood = dict(zip(trees, understand(modules, config, layout), strict=True))
+        solved = next((known.solved for known in understood.values() if known.solved is not None), None)
+        layout = solved.layout if solved is not None else layout
         rules = {
             source.path: [e.load() for e in catalogue if (each or {}).get(source.path, config).enables(e.id)]
             for source in sources

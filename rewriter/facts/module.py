@@ -141,6 +141,8 @@ class HandDown:
     """Files outside the program call it as well, and give none: it makes one for itself before this statement."""
     arguments: tuple[tuple[str, str], ...] = ()
     """Keywords and texts of that one's arguments."""
+    own: bool = False
+    """Nothing calls it: it makes one for itself in any case, and gets no parameter."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ class ModulePaths(NamedTuple):
     """Further full names of modules: a file that can be imported by two names is still one module."""
     families: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The modules that a computed name can mean, by what is written out of it: ``models.*``."""
+    started: frozenset[str] = frozenset()
+    """Functions of the entry script that count as run, though nothing calls them: another experiment."""
 
     def place(self, name: str) -> Place:
         """The place of a module."""

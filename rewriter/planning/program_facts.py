@@ -17,16 +17,19 @@ from ..analysis.diagnostics.nature import by_nature
 from ..analysis.effects.unused_code import may_run
 from ..analysis.layouts import metrics
 from ..analysis.syntax.names import Names
+from ..analysis.syntax.nodes import parameters
 from ..analysis.training.modes import is_never_noisy
 from ..config import Config
 from ..facts.module import ModuleFacts
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
+from ..findings import Finding, Severity
 from .attempt import Attempt
 from .early_draws import seeded_apart, too_early
 from .late_draws import too_late
 from .program import ProgramFacts
 from .reached_module import ReachedModule, roles
+from .unreachable import UNREACHED
 from .whole_evaluations import Left, leave_from_the_start, to_decide, undecided, with_left, without_accelerator
 
 
@@ -63,11 +66,17 @@ def understand(
     layout: ModulePaths = ModulePaths(),  # noqa: B008 (frozen)
 ) -> list[Understood]:
     """What is known of each module of a program; the first is the entry script."""
-    state = solve([(m.name, m.tree) for m in modules], config.assume, layout)
-    program = _Analyses(state, config)
-    units = program.reach.units
+    program = _Analyses(solve([(m.name, m.tree) for m in modules], config.assume, layout), config)
+    found = program.facts()
+    others = program.other_experiments() if any(f.id == UNREACHED for f in _refusals(found)) else frozenset()
+    if others:
+        started = layout._replace(started=others)
+        again = _Analyses(solve([(m.name, m.tree) for m in modules], config.assume, started), config)
+        if not any(_refusals(more := again.facts())):
+            program, found = again, more
+    state, units = program.state, program.reach.units
     known = []
-    for facts, unit in zip(program.facts(), units, strict=True):
+    for facts, unit in zip(found, units, strict=True):
         names = taken(state, unit)
         entry = unit is units[0] and not names
         idle = tuple(program.reach.idle(unit))
@@ -77,6 +86,10 @@ def understand(
         whole = frozenset(program.whole_loaders(unit))
         known.append(Understood(facts, unit.names, entry, names, idle, whole, state, unbuilt))
     return known
+
+
+def _refusals(found: Sequence[ModuleFacts]) -> Iterator[Finding]:
+    return (finding for facts in found for finding in facts.findings if finding.severity is Severity.BLOCKED)
 
 
 class _Analyses(ProgramFacts):
@@ -99,6 +112,18 @@ class _Analyses(ProgramFacts):
                 before = all(s is not None and s.follows(unit, call) for s in stands)
                 if not held or before or self.prepared.isdisjoint(held):
                     yield call
+
+    def other_experiments(self) -> frozenset[str]:
+        """The functions of the entry script that train and that nothing calls: ``# large()`` in a comment."""
+        names = self.reach.units[0].names
+        working = (self.reach.function_of(record.node) for record in self.training.backwards)
+        above = {caller for code in working for caller in self.reach.above(code) if caller not in self.reach.reachable}
+        return frozenset(
+            code.name.value
+            for code in above
+            if isinstance(code, cst.FunctionDef) and names.parents.get(code) is names.module
+            if not self.reach.sites(code) and all(p.default is not None for p in parameters(code))
+        )
 
     def facts(self) -> list[ModuleFacts]:
         """The facts of each module."""

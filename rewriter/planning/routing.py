@@ -362,6 +362,9 @@ class Router:
     def _handed_by_all(self, code: Code, way: Way, trail: tuple[Code, ...]) -> bool:
         if not isinstance(code, cst.FunctionDef):
             return False
+        if self._changes and self.signatures.starts_alone(code) and way.code not in self.reach.below(code):
+            self.signatures.hand_down(code, [], way)
+            return True
         group = self.signatures.together(code)
         if not all(map(self.signatures.can_change, group)):
             return False

@@ -82,6 +82,10 @@ class Signatures:
                 return False
         return isinstance(function, Function)
 
+    def starts_alone(self, code: Code) -> bool:
+        """Whether nothing in the script calls a function that counts as run: it can make an accelerator of its own."""
+        return code in self.state.started | self.state.commands and not self.reach.sites(code)
+
     @cached_property
     def _by_computed_names(self) -> set[Code]:
         return called_by_computed_names(self.state, self.reach)
@@ -196,7 +200,8 @@ class Signatures:
         """
         unit = self.reach.unit(code)
         scope = unit.names.scopes[code]
-        optional = code in self.shared and used_elsewhere(unit, code) is not None
+        uncalled = self.starts_alone(code)
+        optional = uncalled or (code in self.shared and used_elsewhere(unit, code) is not None)
         param = self.parameter(code) if alone and code not in self.shared else None
         places = positional(code)
         method = self.holders.method(code)
@@ -217,10 +222,10 @@ class Signatures:
             index = None  # it is required: after a parameter that has a default it can be keyword-only alone
         makes = first_statement(code) if optional else None
         arguments = self._said_by(code, sites, shift, way) if optional else ()
-        built = self._builds(code) if optional and not arguments else ()
+        built = self._builds(code) if optional and not uncalled and not arguments else ()
         if built and not any(map(self._places, built)):
             arguments = (("device_placement", "False"),)  # who else builds such objects places them
-        way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments)))
+        way.hand_downs.append((unit, HandDown(code, param, index, makes, arguments, uncalled)))
         place = index - shift if index is not None and alone and not optional else None
         handed = {handing.call for _, handing in way.handings} if not alone else ()
         for site in (site for site in sites if site not in handed):
@@ -253,6 +258,8 @@ class Signatures:
         where a parameter does not hold what they read."""
         given = way.home[1].arguments if way.home is not None else ()
         read = {name for _, text in given for name in names_read(cst.parse_expression(text))}
+        if not sites and read <= self.reach.unit(code).names.scope.bindings.keys():
+            return given
         called: dict[str, str] = {}
         for index, param in enumerate(positional(code)):
             held = [argument_of(site, param, index - shift) for site in sites] if index >= shift else [None]

@@ -14,6 +14,7 @@ from ..facts.module import Form, Gather, Prepare, Save
 from ..findings import Finding, Severity
 from .shared_code import shared_by, together
 
+UNREACHED = "accelerator-out-of-reach"
 _RULES = {EffectKind.DOWNLOAD: "downloads", EffectKind.FETCH: "downloads", EffectKind.BAR: "progress_bars"}
 Here = Callable[[cst.CSTNode], bool]
 
@@ -185,4 +186,4 @@ def unmoved(loop: cst.For) -> Finding:
 
 
 def _blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
-    return Finding("accelerator-out-of-reach", node, message, remedy, Severity.BLOCKED)
+    return Finding(UNREACHED, node, message, remedy, Severity.BLOCKED)

@@ -266,6 +266,8 @@ class Reach:
         found: dict[Code, None] = {}
         for unit in self.units:
             found.update(self.below(unit.names.module))
+        for function in (f for f in self.state.started if f in self._unit_of):
+            found.update(self.below(function))
         pending = [f for f in self.state.escaped if f in self._unit_of]
         while handed := [f for f in pending if f not in found and self._is_defined(f, found)]:
             for function in handed:

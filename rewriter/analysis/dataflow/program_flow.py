@@ -41,6 +41,10 @@ def solve(
         for statement in unit.names.module.body:
             if unit is units[0] or not is_guard(statement):
                 _visit(state, unit, statement)
+    for statement in units[0].names.module.body if layout.started else ():
+        if isinstance(statement, cst.FunctionDef) and statement.name.value in layout.started:
+            state.started.add(statement)
+            state.running.add(statement)
     state.solver.run()
     build(state)
     state.running.end()

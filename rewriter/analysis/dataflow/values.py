@@ -256,6 +256,8 @@ class State:
         """Functions handed to code outside the program, which may call them with anything."""
         self.implied: set[cst.CSTNode] = set()
         """Functions that a call runs and hands none of its arguments to: ``__post_init__``."""
+        self.started: set[cst.CSTNode] = set()
+        """Functions of the script that count as run, though nothing calls them."""
         self.commands: set[cst.CSTNode] = set()
         """Those of them that the command line starts, in the script's own process."""
         self.loaders: dict[cst.CSTNode, dict[Origin, None]] = {}

@@ -28,6 +28,7 @@ from ..syntax.nodes import FunctionNode, positional
 from ..syntax.walk import descendants
 
 _STEPS = ("step",)
+_WEIGHTS = ("parameters", "named_parameters")
 
 
 @dataclass(eq=False)
@@ -157,6 +158,19 @@ def _without_probes(reach: Reach, found: Training) -> None:
         found.backwards = [r for r in found.backwards if r not in found.probes]
     elif not found.optimizers and not found.steps:  # nothing is updated, and nothing is repeated
         found.probes, found.backwards = found.backwards, []
+    if found.backwards and _asks_of_rows(reach, found):
+        found.probes, found.backwards = [*found.probes, *found.backwards], []
+
+
+def _asks_of_rows(reach: Reach, found: Training) -> bool:
+    """Whether a program without an optimizer reads the gradients of rows alone, and touches no weights: an attack."""
+    state = reach.state
+    calls = {method_name(call) for call in state.calls if reach.function_of(call) in reach.reachable}
+    if found.optimizers or not found.forwards or not calls.isdisjoint(("step", *_WEIGHTS)):
+        return False
+    nodes = (node for unit in reach.units for node in state.evaluated(unit) if isinstance(node, cst.Attribute))
+    grads = [node for node in nodes if node.attr.value == "grad"]
+    return bool(grads) and all(origins(state.values.get(node.value), Role.BATCH) for node in grads)
 
 
 def _steps_behind(reach: Reach, found: Training, record: CallRecord) -> bool:

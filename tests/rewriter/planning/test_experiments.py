@@ -311,3 +311,55 @@ def test_a_base_class_in_another_file_makes_the_accelerator(look: Look) -> None:
     assert 'self.accelerator.print("test")' in texts["train"]
     assert "        print(text)\n" in texts["train"], "it runs before the accelerator is made"
     assert [found.id for file in survey.files for found in file.diagnoses] == ["main_process"]
+
+
+COMMANDS = """\
+import click
+import torch
+from torch.utils.data import DataLoader
+
+
+def fit(model, loader, rate):
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+@click.group()
+def commands():
+    pass
+
+
+@commands.command()
+@click.option("--rate", default=0.1)
+def first(rate):
+    model = torch.nn.Linear(8, 2)
+    fit(model, DataLoader(data, batch_size=8), rate)
+    torch.save(model.state_dict(), "first.pt")
+
+
+@commands.command()
+def second():
+    model = torch.nn.Linear(8, 2)
+    model.load_state_dict(torch.load("first.pt", map_location="cpu"))
+    fit(model, DataLoader(data, batch_size=8), 0.01)
+    torch.save(model.state_dict(), "second.pt")
+
+
+commands()
+"""
+
+
+@pytest.mark.hazard("U31")
+def test_each_command_that_trains_makes_an_accelerator(look: Look) -> None:
+    """What they share is handed it; one in the helper, and others in the commands, would be two in one run."""
+    survey = look({"pyproject.toml": "", "train.py": COMMANDS})
+    (file,) = survey.files
+    text = file.after.decode()
+    assert text.count("    accelerator = Accelerator()\n") == 2 and file.diagnoses == ()
+    assert "def second():\n    accelerator = Accelerator()\n" in text
+    assert "fit(model, DataLoader(data, batch_size=8), rate, accelerator)" in text
+    assert "fit(model, DataLoader(data, batch_size=8), 0.01, accelerator)" in text
+    assert text.count("accelerator.save(accelerator.get_state_dict(model)") == 2

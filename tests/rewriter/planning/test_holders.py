@@ -268,13 +268,27 @@ if __name__ == "__main__":
 """
 
 
-def test_a_caller_that_nothing_calls_is_named(tmp_path: Path) -> None:
-    """People put their old experiments back by a comment sign: a call that was left out would stop them."""
+def test_an_experiment_that_nothing_calls_is_migrated_too(tmp_path: Path) -> None:
+    """People put their old experiments back by a comment sign: called so, it makes an accelerator of its own."""
     (file,) = migrate([decode(DEAD.encode(), tmp_path / "train.py")], CATALOGUE, Config()).files
+    text = file.after.decode()
+    made = "def old():\n    accelerator = Accelerator()\n    model ="
+    assert made in text and file.diagnoses == ()
+    assert text.count("model, optimizer, loader = accelerator.prepare(") == 2
+    assert text.count("    step(model, loader, optimizer, accelerator)") == 2
+    (again,) = migrate([decode(file.after, tmp_path / "train.py")], CATALOGUE, Config()).files
+    assert not again.changed
+
+
+def test_a_caller_that_nothing_calls_and_that_needs_an_argument_is_named(tmp_path: Path) -> None:
+    text = DEAD.replace("def old()", "def old(size)").replace("Linear(4, 1)", "Linear(size, 1)", 1)
+    (file,) = migrate([decode(text.encode(), tmp_path / "train.py")], CATALOGUE, Config()).files
     told = [d for d in file.diagnoses if d.line == 9]
     assert not file.changed and [d.id for d in told] == ["accelerator-out-of-reach"]
     assert "old, which nothing calls" in told[0].message and told[0].remedy.startswith("remove old")
-    (file,) = migrate([decode(DEAD.replace("# old", "old").encode(), tmp_path / "train.py")], CATALOGUE, Config()).files
+    (file,) = migrate(
+        [decode(text.replace("# old()", "old(4)").encode(), tmp_path / "train.py")], CATALOGUE, Config()
+    ).files
     assert file.changed
 
 
