@@ -88,7 +88,7 @@ def gathered(
         frozenset(
             n
             for n, text in enumerate(texts)
-            if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
+            if n not in needing and (only_magics(text) or shown_by(run(text), functions))
         )
         | after.stays
     )

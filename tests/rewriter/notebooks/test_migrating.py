@@ -505,13 +505,54 @@ def test_what_blocks_the_training_does_not_hide_a_cell_that_shows_it() -> None:
 
 
 @pytest.mark.hazard("U34")
-@pytest.mark.parametrize("magic", ["%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat"])
+@pytest.mark.parametrize(
+    "magic",
+    [
+        "%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat", "%precision 3", "!mkdir -p runs",
+        "!wget -q http://a/b.zip\n!unzip -q b.zip",
+    ],
+)  # fmt: skip
 def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
     file = _migrated(IMPORTS, BUILD, magic, LOOP)
     assert _cells(file.after)[2] == magic and "notebook_launcher(" in _cells(file.after)[3]
     if magic.startswith("%"):
         file = _migrated(IMPORTS, f"{magic}\n{BUILD}", LOOP)
         assert _cells(file.after)[1] == f"{magic}\n# Moved into training_function() below."
+
+
+def test_the_time_that_a_cell_of_the_training_takes_is_still_told() -> None:
+    cells = _cells(_migrated(IMPORTS, f"%%time\n{BUILD}", f"%%time\n{HISTORY}", "plt.plot(history)").after)
+    assert cells[1] == "%%time\n# Moved into training_function() below."
+    first, _, rest = cells[2].partition("\n")
+    assert (first, "notebook_launcher(training_function" in rest, "%%" in rest) == ("%%time", True, False)
+    refused = _migrated(IMPORTS, BUILD, f"%%timeit -n 1\n{LOOP}")
+    assert not refused.changed, "each of its runs would train"
+
+
+def test_a_call_in_the_line_of_a_magic_is_named_where_no_other_is_found() -> None:
+    file = _migrated(IMPORTS, MAIN, "n = 1\n%time history = main()")
+    assert not file.changed
+    (found,) = (d for d in file.diagnoses if "magic" in d.message)
+    assert file.at(found.line) == ":cell 3:2"
+    assert "a magic calls main() in its own line" in found.message and "%%time in the first line" in found.remedy
+
+
+WIDGETS = {
+    "a module": ("import ipywidgets", "ipywidgets.interact(predict, v=(0.0, 1.0))"),
+    "by another name": ("import ipywidgets as w", "w.interact(predict, v=(0.0, 1.0))"),
+    "a function": ("from ipywidgets import interact", "interact(predict, v=(0.0, 1.0))"),
+    "a decorator": ("from ipywidgets import interact as shown", "@shown(v=(0.0, 1.0))\ndef again(v):\n    predict(v)"),
+    "of plotly": ("from plotly.graph_objects import Figure as F", "F(predict(0.5))"),
+}
+
+
+@pytest.mark.parametrize(("imported", "shown"), WIDGETS.values(), ids=WIDGETS)
+def test_widgets_stay_with_the_notebook_and_get_the_trained_model(imported: str, shown: str) -> None:
+    """A started process has no notebook that could move a slider of it."""
+    cell = f"def predict(v):\n    print(model(torch.full((1, 1), v)).item())\n\n\n{shown}"
+    cells = _cells(_migrated(f"{imported}\n{IMPORTS}", BUILD, LOOP, cell).after)
+    assert cells[3] == cell
+    assert "\nmodel = notebook_launcher(training_function" in cells[2]
 
 
 def test_a_star_import_at_the_top_of_a_cell_stays_where_it_is() -> None:
