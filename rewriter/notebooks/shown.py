@@ -33,7 +33,7 @@ _HARMLESS = re.compile(
     r"|lscpu|uname)\b|%%time\s*$|%%capture\s*$)"
 )
 _RUNS = re.compile(r"\s*%(time|timeit|prun|memit)\s+(.+)")
-"""Magics of a line that run the code behind them."""
+"""Magics of a line that run the code after them."""
 
 
 def showing(texts: Sequence[str]) -> frozenset[str]:

@@ -509,7 +509,7 @@ def test_what_blocks_the_training_does_not_hide_a_cell_that_shows_it() -> None:
     "magic",
     [
         "%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat", "%precision 3", "!mkdir -p runs",
-        "!wget -q http://a/b.zip\n!unzip -q b.zip",
+        "!wget -q $URL\n!unzip -q b.zip",
     ],
 )  # fmt: skip
 def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
