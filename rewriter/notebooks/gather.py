@@ -33,6 +33,7 @@ from .shown import (
     showing,
     shown_by,
 )
+from .snapshots import with_snapshots
 from .uses import NotGathered, Use, check_all, defines, imported, made, run, uses_of
 
 NAME = "training_function"
@@ -93,6 +94,8 @@ def gathered(
         | after.stays
     )
     chosen = _chosen(texts, uses, needing, beside, modules, loading)
+    texts = with_snapshots(texts, uses, chosen, beside, prepared)
+    uses = uses_of(texts)
     first = begun(texts, chosen) if loading else 0
     check_loading(notebook.cells, texts, uses, chosen, loading, first)
     after = replace(after, remade=made_again(texts, uses, chosen, prepared, after))

@@ -253,6 +253,7 @@ MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n   
 
 
 HISTORY = "history = []\n" + LOOP + "\n    history.append(loss.item())"
+SHOWN = "plt.plot(history)"
 EVALUATION = "with torch.no_grad():\n    print(model(torch.ones(1, 1)))"
 
 
@@ -695,6 +696,37 @@ def test_what_a_training_cell_draws_is_drawn_after_all_training() -> None:
     assert cells[3].endswith(f"training_function, {COUNT}\n\nplt.plot(history)\nplt.show()")
 
 
+def test_a_picture_between_two_trainings_shows_what_was_then() -> None:
+    """The second training binds the names of the first anew: what the picture reads is kept under another name."""
+    file = _migrated(PLT, BUILD, HISTORY, "plt.plot(history)\nplt.title(str(len(history)))", BUILD, HISTORY, SHOWN)
+    assert [d.message for d in file.diagnoses if d.severity.value == "blocked"] == []
+    cells = _cells(file.after)
+    assert cells[3] == "# Moved below the training."
+    function, _, launched = cells[5].partition("\n\n\nhistory")
+    assert function.count("\n    history_1 = history\n") == 1
+    assert function.index("history_1 =") < function.rindex("history = []")
+    assert "return history, history_1" in function
+    assert launched.startswith(", history_1 = notebook_launcher(training_function, ")
+    assert launched.endswith("\n\nplt.plot(history_1)\nplt.title(str(len(history_1)))\nplt.show()")
+    assert cells[6] == SHOWN
+
+
+CHANGED = {
+    "filled": (f"{LOOP}\n    history.append(2)", SHOWN),
+    "emptied by a function": (f"shorten(history)\n{LOOP}", SHOWN),
+    "bound to a part of itself": (f"history = history[:1]\n{LOOP}", SHOWN),
+    "a parameter of its name": (f"history = []\n{LOOP}", "f = lambda history: 1\nplt.plot(history)"),
+    "bound by the picture": (f"history = []\n{LOOP}", "history = history[1:]\nplt.plot(history)"),
+}
+
+
+@pytest.mark.parametrize(("later", "shown"), CHANGED.values(), ids=CHANGED)
+def test_a_picture_of_what_cannot_be_kept_is_refused(later: str, shown: str) -> None:
+    file = _migrated(PLT, BUILD, HISTORY, shown, BUILD, later)
+    assert not file.changed
+    assert any("displays something of the training" in found.message for found in file.diagnoses)
+
+
 def test_a_drawing_of_what_a_later_cell_trains_on_is_refused() -> None:
     drawn = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)"
     file = _migrated(IMPORTS, BUILD, drawn, f"{LOOP}\n    history.append(loss.item())")
@@ -932,6 +964,23 @@ def test_what_is_plotted_comes_back_from_two_processes(tmp_path: Path) -> None:
     printed = "".join(o.text for o in notebook.cells[4].outputs if o.output_type == "stream").splitlines()
     assert printed[0] == "1", "one batch for each of two processes"
     assert printed[1].startswith("drawn [") and printed[1].count(".") == 1 and printed[2:] == ["shown"]
+
+
+@pytest.mark.slow
+def test_two_trainings_with_a_picture_between_them_run_on_two_processes(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    (tmp_path / "plt.py").write_text(
+        "def plot(values):\n    print('drawn', values[0] < 9)\n\n\ndef show():\n    pass\n"
+    )
+    second = f"{BUILD}\nnn.init.constant_(model.weight, 99.0)"
+    cells = ("import plt\n" + IMPORTS, BUILD, HISTORY, SHOWN, second, HISTORY, SHOWN)
+    text = _migrated(*cells).after.decode().replace("torch.cuda.device_count() or 1", "2")
+    notebook = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = "".join(o.text for cell in notebook.cells for o in cell.outputs if o.output_type == "stream")
+    assert [line for line in printed.splitlines() if "drawn" in line] == ["drawn True", "drawn False"]
 
 
 @pytest.mark.slow
