@@ -711,8 +711,18 @@ def test_a_picture_between_two_trainings_shows_what_was_then() -> None:
     assert cells[6] == SHOWN
 
 
+def test_a_picture_in_the_midst_of_a_training_shows_the_list_as_it_was() -> None:
+    more = f"{LOOP}\n    history.append(loss.item())\n    print(len(history), history[-1])"
+    cells = _cells(_migrated(PLT, BUILD, HISTORY, SHOWN, more, SHOWN).after)
+    assert "\n    history_1 = history[:]\n" in cells[4]
+    assert cells[4].endswith("\n\nplt.plot(history_1)\nplt.show()")
+
+
 CHANGED = {
-    "filled": (f"{LOOP}\n    history.append(2)", SHOWN),
+    "an item of it": (f"history[0] = 2\n{LOOP}", SHOWN),
+    "what is in it": (f"history[0].clear()\n{LOOP}", SHOWN),
+    "items of a loop": (f"for one in history:\n    one.clear()\n{LOOP}\n    history.append(2)", SHOWN),
+    "under another name": (f"other = history\n{LOOP}\n    history.append(2)\nother.clear()", SHOWN),
     "emptied by a function": (f"shorten(history)\n{LOOP}", SHOWN),
     "bound to a part of itself": (f"history = history[:1]\n{LOOP}", SHOWN),
     "a parameter of its name": (f"history = []\n{LOOP}", "f = lambda history: 1\nplt.plot(history)"),
