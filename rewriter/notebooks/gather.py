@@ -33,6 +33,7 @@ from .shown import (
     showing,
     shown_by,
 )
+from .snapshots import with_snapshots
 from .uses import NotGathered, Use, check_all, defines, imported, made, run, uses_of
 
 NAME = "training_function"
@@ -88,11 +89,13 @@ def gathered(
         frozenset(
             n
             for n, text in enumerate(texts)
-            if n not in needing and (only_magics(text) or (shown_by(run(text), functions) and not uses[n].only_defines))
+            if n not in needing and (only_magics(text) or shown_by(run(text), functions))
         )
         | after.stays
     )
     chosen = _chosen(texts, uses, needing, beside, modules, loading)
+    texts = with_snapshots(texts, uses, chosen, beside, prepared)
+    uses = uses_of(texts)
     first = begun(texts, chosen) if loading else 0
     check_loading(notebook.cells, texts, uses, chosen, loading, first)
     after = replace(after, remade=made_again(texts, uses, chosen, prepared, after))

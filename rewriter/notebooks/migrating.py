@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from .launching import (
     training,
     used,
 )
-from .shown import hidden, unhidden
+from .shown import hidden, run_by_magics, unhidden
 from .uses import NotGathered, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
@@ -202,6 +202,8 @@ class NotebookPlan(NamedTuple):
             file = _restored(self.notebook, file, text, self.origins)
         except NotGathered as why:
             file = _restored(self.notebook, _refused(self.notebook, file, why), script, self.origins)
+        if file.blocked:
+            file = file._replace(diagnoses=(*file.diagnoses, *_run_by_magics(self.notebook)))
         if file.blocked and not file.changed:
             modules = [module._replace(after=module.source.data, changes=()) for module in modules]
         modules = [module._replace(diagnoses=self._of_module(module)) for module in modules]
@@ -294,6 +296,19 @@ def _of_processes(file: FileResult) -> FileResult:
     told = (found for found in file.diagnoses if found.id not in _OF_STARTED_ANEW)
     stay = tuple(found for found in told if found.line not in lines or found.id not in _OF_EVERY_PROCESS)
     return file._replace(diagnoses=stay)
+
+
+def _run_by_magics(notebook: Notebook) -> Iterator[Diagnosis]:
+    """A finding for each call that a refused notebook makes in a magic: it may be the one that was not found."""
+    lines = notebook.script().split("\n")
+    for n, number, function in run_by_magics([masked(cell.text) for cell in notebook.cells]):
+        yield Diagnosis(
+            "notebook-state",
+            Severity.BLOCKED,
+            f"a magic calls {function}() in its own line, which is not Python, so the call is not seen",
+            "Write %%time in the first line of the cell, and the call as a line of its own",
+            lines.index(f'"cell {notebook.cells[n].number} of the notebook"') + 1 + number,
+        )
 
 
 def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResult:

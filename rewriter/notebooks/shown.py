@@ -15,28 +15,46 @@ _RECEIVED = "#<received>"
 _DISPLAYED = "#<displayed>"
 _INSTEAD = re.compile(r'"<(.*?)>"')
 _PRINTS = re.compile(r"(\s*)(?:(\w+(?:\(\))?)\.)?print\(")
-_LIBRARIES = frozenset("plt pylab matplotlib sns seaborn display IPython px plotly alt altair".split())
+_LIBRARIES = frozenset(
+    "plt pylab matplotlib sns seaborn display IPython px plotly alt altair ipywidgets widgets".split()
+)
+_PACKAGES = frozenset("matplotlib pylab seaborn IPython plotly altair bokeh ipywidgets".split())
+"""All that is imported of them shows something, whatever its name."""
 _FIGURES = frozenset("plt pylab matplotlib sns seaborn".split())
 """What draws figures, which may be saved as well as shown."""
 _METHODS = frozenset("plot hist boxplot imshow show".split())
 _DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
 _DEVICES = frozenset("device is_available current_accelerator print".split())
-# They set up the notebook, or tell about the machine: when they run does not matter to the training.
+# They set up the notebook, bring data, or tell about the machine or the time that a cell takes: when they run between
+# the cells of the training does not matter to it.
 _HARMLESS = re.compile(
-    r"\s*(%(matplotlib|config|load_ext|reload_ext|autoreload|pip|conda|env|ls|pwd|who|whos|tensorboard)"
-    r"|!\s*(pip3?|conda|nvidia-smi|ls|pwd))\b"
+    r"\s*(%(matplotlib|config|load_ext|reload_ext|autoreload|pip|conda|env|ls|pwd|who|whos|tensorboard|precision)\b"
+    r"|!\s*(pip3?|conda|apt|apt-get|nvidia-smi|ls|pwd|wget|curl|gdown|kaggle|git|unzip|tar|mkdir|echo|date|free|df|nproc"
+    r"|lscpu|uname)\b|%%time\s*$|%%capture\s*$)"
 )
+_RUNS = re.compile(r"\s*%(time|timeit|prun|memit)\s+(.+)")
+"""Magics of a line that run the code after them."""
 
 
 def showing(texts: Sequence[str]) -> frozenset[str]:
-    """The functions and classes of the cells that show something when they are used, by their names."""
+    """The functions and classes, of the cells and of packages, that show something when they are used, by name."""
     bodies = [
         node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
     ]
-    found: frozenset[str] = frozenset()
+    found = frozenset(name for text in texts for node in ast.walk(ast.parse(text)) for name in _imported(node))
     while more := {node.name for node in bodies if node.name not in found and shown_by([node], found)}:
         found |= more
     return found
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """The names that an import gives to what shows something."""
+    if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _PACKAGES and not node.level:
+        yield from (alias.asname or alias.name for alias in node.names if alias.name != "*")
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name.partition(".")[0] in _PACKAGES:
+                yield alias.asname or alias.name.partition(".")[0]
 
 
 def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozenset()) -> str:
@@ -157,6 +175,17 @@ def _is_star(node: ast.stmt) -> bool:
 
 def _harmless(line: str) -> bool:
     return _HARMLESS.match(line.partition(MASK)[2]) is not None
+
+
+def run_by_magics(texts: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """The calls of the cells' own functions that a magic makes in its line (``%time fit(model)``), which nothing but a
+    notebook reads: the position of the cell, the line, and the function."""
+    own = {node.name for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    for n, text in enumerate(texts):
+        for number, line in enumerate(text.split("\n"), 1):
+            found = _RUNS.match(line.partition(MASK)[2])
+            called = own & set(re.findall(r"(\w+)\(", found[2])) if found is not None else ()
+            yield from ((n, number, name) for name in sorted(called))
 
 
 def may_draw(text: str) -> bool:

@@ -121,8 +121,16 @@ def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
 
 
 def run(text: str) -> list[ast.stmt]:
-    """The statements of a cell's top level that do something, without definitions and imports."""
-    return [statement for statement in ast.parse(text).body if not defines(statement)]
+    """The statements of a cell's top level that do something, without definitions and imports; of definitions the
+    decorators, which are called."""
+    body = ast.parse(text).body
+    return [one for statement in body for one in (statement, *decorators(statement)) if not defines(one)]
+
+
+def decorators(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The decorators of a definition, as statements."""
+    for decorator in getattr(statement, "decorator_list", ()):
+        yield ast.copy_location(ast.Expr(decorator), decorator)
 
 
 def defines(statement: ast.stmt) -> bool:

@@ -163,12 +163,13 @@ class Server:
         return unstable(self._traces[name], self._traces[f"{name} again"])
 
     def _ahead(self, count: int) -> Unstable:
-        """Run the original with clocks that are ahead: what differs is no result. Nothing where it trains otherwise."""
+        """Run the original with clocks ahead: what differs is no result. Nothing where it trains or ends otherwise."""
         name = self._original(count)
         self._run(_Start(f"{name}{_AHEAD}", self.request.original, count, False, ahead=True))
-        found = unstable(self._traces[name], self._traces[f"{name}{_AHEAD}"])
-        steps = {len(self._traces[one].main.of("step")) for one in (name, f"{name}{_AHEAD}")}
-        return found if len(steps) == 1 and not found.weights else Unstable()
+        runs = [self._traces[one] for one in (name, f"{name}{_AHEAD}")]
+        found = unstable(*runs)
+        alike = len({(len(run.main.of("step")), run.sound) for run in runs}) == 1
+        return found if alike and not found.weights else Unstable()
 
     def _failure(self) -> Failure | None:
         """The original does not run by itself, on any number of processes."""

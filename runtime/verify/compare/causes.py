@@ -33,6 +33,8 @@ _WAIT = (
 _WRAPPED = "save `accelerator.get_state_dict(model)`"
 _DEVICE = "one of the tensors is made on the CPU: give it `device=accelerator.device`"
 _UNCLEAR = "UnclearBatchError"
+_OF_A_STEP = ("ranks", "rates", "losses", "gradients", "weights")
+"""Promises about one step, in the order in which a break of one leads to a break of the next."""
 _PLAIN = re.compile(r"\.backward\(\s*(?:\)|\w+\s*=)")
 """A backward pass that is called on the loss: the accelerator's is given the loss."""
 
@@ -104,12 +106,11 @@ def _of_training(promise: Promise, beside: dict[str, Promise]) -> str:
         return _HANDED
     if "once too often" in promise.detail:
         return _TWICE
-    earlier = [id for id in ("ranks", "losses", "gradients") if _first(beside, id) <= (promise.step or 0)]
-    return _after(promise, beside, *(id for id in earlier if id != promise.id))
-
-
-def _first(beside: dict[str, Promise], id: str) -> float:
-    return (beside[id].step or 0) if id in beside else float("inf")
+    found = sorted((beside[id].step or 0, _OF_A_STEP.index(id)) for id in _OF_A_STEP if id in beside)
+    first = next(iter(found), (promise.step or 0, 0))
+    if first >= (promise.step or 0, _OF_A_STEP.index(promise.id)):
+        return ""
+    return _after(promise, beside, _OF_A_STEP[first[1]])
 
 
 def _after(promise: Promise, beside: dict[str, Promise], *ids: str) -> str:

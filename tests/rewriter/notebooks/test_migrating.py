@@ -253,6 +253,7 @@ MAIN = "def main():\n    " + f"{BUILD}\n{LOOP}".replace("\n", "\n    ") + "\n   
 
 
 HISTORY = "history = []\n" + LOOP + "\n    history.append(loss.item())"
+SHOWN = "plt.plot(history)"
 EVALUATION = "with torch.no_grad():\n    print(model(torch.ones(1, 1)))"
 
 
@@ -507,13 +508,54 @@ def test_what_blocks_the_training_does_not_hide_a_cell_that_shows_it() -> None:
 
 
 @pytest.mark.hazard("U34")
-@pytest.mark.parametrize("magic", ["%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat"])
+@pytest.mark.parametrize(
+    "magic",
+    [
+        "%matplotlib inline", "!nvidia-smi", "# the card\n!pip install -q nbformat", "%precision 3", "!mkdir -p runs",
+        "!wget -q $URL\n!unzip -q b.zip",
+    ],
+)  # fmt: skip
 def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
     file = _migrated(IMPORTS, BUILD, magic, LOOP)
     assert _cells(file.after)[2] == magic and "notebook_launcher(" in _cells(file.after)[3]
     if magic.startswith("%"):
         file = _migrated(IMPORTS, f"{magic}\n{BUILD}", LOOP)
         assert _cells(file.after)[1] == f"{magic}\n# Moved into training_function() below."
+
+
+def test_the_time_that_a_cell_of_the_training_takes_is_still_told() -> None:
+    cells = _cells(_migrated(IMPORTS, f"%%time\n{BUILD}", f"%%time\n{HISTORY}", "plt.plot(history)").after)
+    assert cells[1] == "%%time\n# Moved into training_function() below."
+    first, _, rest = cells[2].partition("\n")
+    assert (first, "notebook_launcher(training_function" in rest, "%%" in rest) == ("%%time", True, False)
+    refused = _migrated(IMPORTS, BUILD, f"%%timeit -n 1\n{LOOP}")
+    assert not refused.changed, "each of its runs would train"
+
+
+def test_a_call_in_the_line_of_a_magic_is_named_where_no_other_is_found() -> None:
+    file = _migrated(IMPORTS, MAIN, "n = 1\n%time history = main()")
+    assert not file.changed
+    (found,) = (d for d in file.diagnoses if "magic" in d.message)
+    assert file.at(found.line) == ":cell 3:2"
+    assert "a magic calls main() in its own line" in found.message and "%%time in the first line" in found.remedy
+
+
+WIDGETS = {
+    "a module": ("import ipywidgets", "ipywidgets.interact(predict, v=(0.0, 1.0))"),
+    "by another name": ("import ipywidgets as w", "w.interact(predict, v=(0.0, 1.0))"),
+    "a function": ("from ipywidgets import interact", "interact(predict, v=(0.0, 1.0))"),
+    "a decorator": ("from ipywidgets import interact as shown", "@shown(v=(0.0, 1.0))\ndef again(v):\n    predict(v)"),
+    "of plotly": ("from plotly.graph_objects import Figure as F", "F(predict(0.5))"),
+}
+
+
+@pytest.mark.parametrize(("imported", "shown"), WIDGETS.values(), ids=WIDGETS)
+def test_widgets_stay_with_the_notebook_and_get_the_trained_model(imported: str, shown: str) -> None:
+    """A started process has no notebook that could move a slider of it."""
+    cell = f"def predict(v):\n    print(model(torch.full((1, 1), v)).item())\n\n\n{shown}"
+    cells = _cells(_migrated(f"{imported}\n{IMPORTS}", BUILD, LOOP, cell).after)
+    assert cells[3] == cell
+    assert "\nmodel = notebook_launcher(training_function" in cells[2]
 
 
 def test_a_star_import_at_the_top_of_a_cell_stays_where_it_is() -> None:
@@ -654,6 +696,47 @@ def test_what_a_training_cell_draws_is_drawn_after_all_training() -> None:
     cells = _cells(_migrated(IMPORTS, BUILD, first, LOOP).after)
     assert cells[2] == "# Moved into training_function() below.\n# Moved below the training."
     assert cells[3].endswith(f"training_function, {COUNT}\n\nplt.plot(history)\nplt.show()")
+
+
+def test_a_picture_between_two_trainings_shows_what_was_then() -> None:
+    """The second training binds the names of the first anew: what the picture reads is kept under another name."""
+    file = _migrated(PLT, BUILD, HISTORY, "plt.plot(history)\nplt.title(str(len(history)))", BUILD, HISTORY, SHOWN)
+    assert [d.message for d in file.diagnoses if d.severity.value == "blocked"] == []
+    cells = _cells(file.after)
+    assert cells[3] == "# Moved below the training."
+    function, _, launched = cells[5].partition("\n\n\nhistory")
+    assert function.count("\n    history_1 = history\n") == 1
+    assert function.index("history_1 =") < function.rindex("history = []")
+    assert "return history, history_1" in function
+    assert launched.startswith(", history_1 = notebook_launcher(training_function, ")
+    assert launched.endswith("\n\nplt.plot(history_1)\nplt.title(str(len(history_1)))\nplt.show()")
+    assert cells[6] == SHOWN
+
+
+def test_a_picture_in_the_midst_of_a_training_shows_the_list_as_it_was() -> None:
+    more = f"{LOOP}\n    history.append(loss.item())\n    print(len(history), history[-1])"
+    cells = _cells(_migrated(PLT, BUILD, HISTORY, SHOWN, more, SHOWN).after)
+    assert "\n    history_1 = history[:]\n" in cells[4]
+    assert cells[4].endswith("\n\nplt.plot(history_1)\nplt.show()")
+
+
+CHANGED = {
+    "an item of it": (f"history[0] = 2\n{LOOP}", SHOWN),
+    "what is in it": (f"history[0].clear()\n{LOOP}", SHOWN),
+    "items of a loop": (f"for one in history:\n    one.clear()\n{LOOP}\n    history.append(2)", SHOWN),
+    "under another name": (f"other = history\n{LOOP}\n    history.append(2)\nother.clear()", SHOWN),
+    "emptied by a function": (f"shorten(history)\n{LOOP}", SHOWN),
+    "bound to a part of itself": (f"history = history[:1]\n{LOOP}", SHOWN),
+    "a parameter of its name": (f"history = []\n{LOOP}", "f = lambda history: 1\nplt.plot(history)"),
+    "bound by the picture": (f"history = []\n{LOOP}", "history = history[1:]\nplt.plot(history)"),
+}
+
+
+@pytest.mark.parametrize(("later", "shown"), CHANGED.values(), ids=CHANGED)
+def test_a_picture_of_what_cannot_be_kept_is_refused(later: str, shown: str) -> None:
+    file = _migrated(PLT, BUILD, HISTORY, shown, BUILD, later)
+    assert not file.changed
+    assert any("displays something of the training" in found.message for found in file.diagnoses)
 
 
 def test_a_drawing_of_what_a_later_cell_trains_on_is_refused() -> None:
@@ -896,6 +979,23 @@ def test_what_is_plotted_comes_back_from_two_processes(tmp_path: Path) -> None:
     printed = "".join(o.text for o in notebook.cells[4].outputs if o.output_type == "stream").splitlines()
     assert printed[0] == "1", "one batch for each of two processes"
     assert printed[1].startswith("drawn [") and printed[1].count(".") == 1 and printed[2:] == ["shown"]
+
+
+@pytest.mark.slow
+def test_two_trainings_with_a_picture_between_them_run_on_two_processes(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    (tmp_path / "plt.py").write_text(
+        "def plot(values):\n    print('drawn', values[0] < 9)\n\n\ndef show():\n    pass\n"
+    )
+    second = f"{BUILD}\nnn.init.constant_(model.weight, 99.0)"
+    cells = ("import plt\n" + IMPORTS, BUILD, HISTORY, SHOWN, second, HISTORY, SHOWN)
+    text = _migrated(*cells).after.decode().replace("torch.cuda.device_count() or 1", "2")
+    notebook = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = "".join(o.text for cell in notebook.cells for o in cell.outputs if o.output_type == "stream")
+    assert [line for line in printed.splitlines() if "drawn" in line] == ["drawn True", "drawn False"]
 
 
 @pytest.mark.slow

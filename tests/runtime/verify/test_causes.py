@@ -1,0 +1,97 @@
+"""The likeliest cause of a broken promise: the first thing that went wrong has one, what follows from it names that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchlift.runtime.verify.compare.causes import explained
+from torchlift.runtime.verify.program import line_of
+from torchlift.runtime.verify.request import Script
+from torchlift.runtime.verify.verdict import Outcome, Promise
+
+
+def broken(id: str, detail: str = "", step: int | None = None, processes: int = 2, **more: Any) -> Promise:
+    more = {"figure": "", "at": "train.py:1", **more}
+    return Promise(
+        id=id, promise=f"the same {id}", processes=processes, outcome=Outcome.BROKEN, detail=detail, step=step, **more
+    )
+
+
+def causes(*promises: Promise, code: str = "accelerator.backward(loss)") -> list[str]:
+    return [promise.cause for promise in explained(promises, lambda _: code)]
+
+
+def test_what_follows_names_what_it_follows_from() -> None:
+    found = causes(broken("losses", step=2), broken("weights", step=2), broken("gradients", step=2), broken("numbers"))
+    after = 'it follows from another broken promise, "the same losses", from step 2 on'
+    assert found[:3] == ["", after, after]
+    assert found[3] == 'it follows from another broken promise, "the same weights", from step 2 on'
+
+
+def test_weights_that_differ_first_explain_later_losses() -> None:
+    found = causes(broken("losses", step=3), broken("weights", step=2))
+    assert found == ['it follows from another broken promise, "the same weights", from step 2 on', ""]
+
+
+def test_what_is_broken_on_another_number_of_processes_explains_nothing() -> None:
+    assert causes(broken("losses", step=3), broken("weights", step=2, processes=1)) == ["", ""]
+
+
+def test_other_rows_explain_everything_of_the_training() -> None:
+    found = causes(broken("samples", "every process reads all 8 rows: the loader is not sharded"), broken("losses"))
+    assert "not given to `accelerator.prepare(...)`" in found[0]
+    assert "other rows" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("code", "handed"),
+    [
+        ("loss.backward()", False),
+        ("(loss / 4).backward(retain_graph=True)", False),
+        ("self.accelerator.backward(loss)", True),
+        ("acc.backward(loss / 4, reduction='sum')", True),
+        ("optimizer.step()", True),
+    ],
+)
+def test_a_loss_that_is_not_handed_over(code: str, handed: bool) -> None:
+    (cause,) = causes(broken("gradients", step=1), code=code)
+    assert cause.startswith("the loss is not handed over: write `accelerator.backward(loss)`") == (not handed)
+    assert bool(cause) == (not handed)
+
+
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        (broken("numbers", "0.4 in 'acc 0.4', the original prints 0.8"), "call `accelerator.gather_for_metrics(...)`"),
+        (broken("numbers", "0.4", processes=1), ""),
+        (broken("files", "a.npy: shape [2]", figure="a.npy"), "call `accelerator.gather_for_metrics(...)`"),
+        (broken("files", "a.npy is written by processes 0, 1", figure="a.npy"), "save with `accelerator.save(...)`"),
+        (broken("files", "a.npy is not written", figure="a.npy"), ""),
+        (broken("lines", "process 1 also prints it: 'x'"), "print with `accelerator.print(...)`"),
+        (broken("losses", "1/2 of it: divided or multiplied once too often"), "divided or multiplied by hand"),
+        (broken("checkpoints", "a.pt: a wrapper was saved ('module'"), "save `accelerator.get_state_dict(model)`"),
+        (broken("waits"), "not all processes come to this line"),
+        (broken("devices", processes=1), "give it `device=accelerator.device`"),
+    ],
+)
+def test_causes(promise: Promise, words: str) -> None:
+    (cause,) = causes(promise)
+    assert words in cause and bool(words) == bool(cause)
+
+
+def test_only_broken_promises_have_a_cause_and_a_line() -> None:
+    held = Promise(id="waits", promise="", processes=2, outcome=Outcome.HELD)
+    assert explained([held], lambda _: "code") == [held]
+
+
+def test_the_line_is_that_of_the_text_that_ran(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("old\n")
+    notebook = b'{"cells": [{"cell_type": "code", "source": "a"}, {"cell_type": "code", "source": ["b\\n", "  c"]}]}'
+    program = Script(
+        script=tmp_path / "train.py", folder=tmp_path, texts={"train.py": b"a\n  b\n", "n.ipynb": notebook}
+    )
+    wanted = {"train.py:2": "b", "train.py:9": "", "n.ipynb[2]:2": "c", "n.ipynb[3]:1": "", "?": "", "none.py:1": ""}
+    assert {place: line_of(program, place) for place in wanted} == wanted
