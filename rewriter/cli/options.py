@@ -120,6 +120,7 @@ def _ids(context: click.Context, option: click.Parameter, begun: str) -> list[st
 @click.option("--output-format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
 @click.option("--html", metavar="FILE", help="Write a page with the diff, the reasons, the findings and the verdict.")
 @click.option("--side-by-side", is_flag=True, help="Show before and after in two columns.")
+@click.option("--details", is_flag=True, help="Of many programs, show each diff and finding, not one line each.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write .torchlift_cache.")
 @click.option("-v", "--verbose", is_flag=True, help="Report how the cache was used.")
 @click.option("--no-color", is_flag=True, help="No colours (as NO_COLOR=1).")
