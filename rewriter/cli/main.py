@@ -57,7 +57,7 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
     if shell := os.environ.get(_COMPLETE):
         from .options import complete
 
-        return complete(_COMPLETE, shell)
+        return complete(_COMPLETE, shell, [entry.id for entry in catalogue])
     try:
         request = parse(argv)
         if isinstance(request, int):
@@ -93,16 +93,18 @@ def _sentences(catalogue: Sequence[Entry]) -> dict[str, str]:
 
 
 def _explain(catalogue: Sequence[Entry], id: str) -> int:
-    from ..audit.catalogue import RULES
+    """Explain a rule or a finding; no rule is imported for it, because that imports the parser."""
+    from ..audit.ids import MODULES
     from ..config import check_word
-    from ..report.explaining import explanation, sections
+    from ..report.explaining import address, documented, explanation, sections
 
-    known = {entry.id: entry for entry in catalogue}
-    audits = {rule.id: rule.doc for rule in RULES}
+    known = {entry.id: entry.module for entry in catalogue}
+    audits = {name: f"{__package__.rpartition('.')[0]}.audit.{module}" for name, module in MODULES.items()}
     remedy = "`migrate --rules` and `migrate --audit --rules` list the rules, a report names its findings in brackets"
     check_word("--explain", "rule or finding", id, {*known, *audits, *sections()}, remedy)
     if id in known or id in audits:
-        out(f"{id}\n\n{(known[id].load().doc if id in known else audits[id]).strip()}\n")
+        doc = documented(known[id] if id in known else audits[id]).strip()
+        out(f"{id}\n\n{doc}\n\nSee {address('rules' if id in known else 'findings', id)}\n")
     else:
         out(explanation(id))
     return NOTHING

@@ -707,3 +707,21 @@ def test_options_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COMP_CWORD", "1")
     answer = migrate()
     assert (answer.status, answer.out) == (0, b"plain,--side-by-side\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("--explain local-d", ["local-decision"]),
+        ("--explain backw", ["backward"]),
+        ("--explain missing-set", ["missing-set-epoch"]),
+        ("--select backward,autoc", ["backward,autocast"]),
+        ("--ignore seed-d", ["seed-differs"]),
+    ],
+)
+def test_ids_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch, words: str, completed: list[str]) -> None:
+    monkeypatch.setenv("_MIGRATE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"migrate {words}")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    answer = migrate()
+    assert (answer.status, answer.out.decode().splitlines()) == (0, [f"plain,{id}" for id in completed])
