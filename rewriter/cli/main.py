@@ -223,6 +223,7 @@ def _show(files: Sequence[FileResult], request: Request) -> None:
         from ..report.terminal import console, print_diff
 
         print_diff(files, console(color=request.color), side_by_side=request.side_by_side)
+        out("\n" if sys.stdout.isatty() else "")
         return
     from ..report.diff import base_of, patch
 
@@ -246,13 +247,14 @@ def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -
     from ..report.summary import summary
 
     sys.stdout.flush()
+    verb, hint = "changed" if writes else "would change", "\n".join(_hints(result, survey, request, writes))
     terminal = sys.stderr.isatty()
     sys.stderr.write(
         summary(
             result,
             survey.refused,
-            verb="changed" if writes else "would change",
-            hint="\n".join(_hints(result, survey, request, writes)),
+            verb=verb,
+            hint=hint,
             width=get_terminal_size((100, 24)).columns,
             wraps=terminal,
             color=request.color and terminal,
@@ -278,7 +280,7 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
         if request.paths != ("-",):
             yield f"To apply:  {command} --write {named}"
-            if request.verify is None and script:
+            if request.verify is None and script and not request.hook:
                 yield f"To verify: {command} {named} --verify -- ARGUMENTS"
     if writes and script and named.endswith(".py") and not request.hook:
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
@@ -289,5 +291,6 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
         yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:
         ids = [d.id for file in result.files for d in file.diagnoses if d.severity.value == "blocked"]
-        yield f"To learn more: {invoked()} --explain {ids[0]}"
+        if not request.hook:
+            yield f"To learn more: {invoked()} --explain {ids[0]}"
         yield "--partial applies the safe edits of blocked files."
