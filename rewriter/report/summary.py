@@ -173,6 +173,8 @@ def _findings(page: _Page, result: Result) -> None:
     page.heading(counted(len(found), "finding"))
     listed = found if len(found) <= _LISTED else found[:_FRAMED]
     for number, group in enumerate(listed):
+        if 0 < number < _FRAMED:
+            page.lines.append("")
         _finding(page, group, framed=number < _FRAMED)
     if more := found[len(listed) :]:
         kinds = Counter(group.first.id for group in more).most_common()

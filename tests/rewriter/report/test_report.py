@@ -159,6 +159,7 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
         "    4 | loss = f()\n"
         "      | ^^^^^^^^^^\n"
         "    help: clip by hand\n"
+        "\n"
         "  train.py:2: note [dropout] noise differs per process\n"
         "\n"
         "What changes at run time\n"
