@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    import threading
+    from types import TracebackType
 
 _PATIENCE = 0.7
 """Seconds before anything is shown: most runs have ended by then."""
@@ -26,20 +28,23 @@ class ProgressBar:
         self.stream = stream
         self._done = self._total = 0
         self._start = time.monotonic()
-        self._ended = threading.Event()
+        self._ended: threading.Event | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> ProgressBar:
         """Start to watch the clock."""
         if self.stream.isatty() and os.environ.get("TERM") != "dumb":
-            self._thread = threading.Thread(target=self._draw, daemon=True)
+            import threading  # for terminals alone: hooks have none, and count each millisecond
+
+            self._ended = threading.Event()
+            self._thread = threading.Thread(target=self._draw, args=(self._ended,), daemon=True)
             self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Stop, and remove what was drawn."""
-        self._ended.set()
-        if self._thread is not None:
+        if self._ended is not None and self._thread is not None:
+            self._ended.set()
             self._thread.join()
 
     def __call__(self, done: int, total: int) -> None:
@@ -57,13 +62,13 @@ class ProgressBar:
         bar = "#" * full + "-" * (_WIDTH - full)
         return f"{bar} {self._done} of {self._total} programs, {seconds}"
 
-    def _draw(self) -> None:
-        if self._ended.wait(_PATIENCE):
+    def _draw(self, ended: threading.Event) -> None:
+        if ended.wait(_PATIENCE):
             return
         while True:
             self.stream.write(f"\r\x1b[K  {self.line()}")
             self.stream.flush()
-            if self._ended.wait(_EVERY):
+            if ended.wait(_EVERY):
                 break
         self.stream.write("\r\x1b[K")
         self.stream.flush()
