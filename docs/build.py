@@ -2,8 +2,8 @@
 Write the pages and pictures of the documentation that are made from the code.
 
 Run by `make docs`: `docs/rules.md` from the docstrings of the rules, `docs/findings.md` from the page that lies in the
-package, and two pictures in `docs/images`: the preview at a terminal (`preview.svg`) and the page of `--html`
-(`page.png`, where a Chromium is installed).
+package, and three pictures in `docs/images`: the preview and the findings at a terminal (`preview.svg`,
+`findings.svg`) and the page of `--html` (`page.png`, where a Chromium is installed).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
+from rich.text import Text
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
@@ -24,6 +25,7 @@ from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.explaining import PAGE
 from torchlift.rewriter.report.html import page
 from torchlift.rewriter.report.rows import hunks_of
+from torchlift.rewriter.report.summary import summary
 from torchlift.rewriter.report.terminal import print_hunk
 from torchlift.rewriter.result import FileResult, Result
 from torchlift.rewriter.rule import Rule
@@ -100,6 +102,47 @@ def terminal(file: FileResult) -> str:
     return console.export_svg(title="migrate train.py", theme=THEME, unique_id="preview")
 
 
+TOLD = {
+    "train.py": """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from data import Digits
+from losses import score
+
+model = nn.Linear(784, 10)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(Digits(), batch_size=64, shuffle=True)
+for epoch in range(10):
+    for x, y in loader:
+        loss = score(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if (y == 3).sum() > 20:
+            break
+""",
+    "losses.py": """\
+import focal
+
+
+def score(out, y):
+    return focal.loss(out, y)
+""",
+}
+"""A program of which something is told."""
+
+
+def findings() -> str:
+    """What is said of a program at a terminal, as SVG."""
+    sources = [decode(text.encode(), Path(name)) for name, text in TOLD.items()]
+    told = summary(migrate(sources, CATALOGUE, Config()), (), width=100, wraps=True, color=True)
+    console = Console(file=io.StringIO(), record=True, width=100, force_terminal=True, highlight=False)
+    console.print(Text.from_ansi(told))
+    return console.export_svg(title="migrate train.py", theme=THEME, unique_id="findings")
+
+
 def browser() -> Any:
     """The tests' way to drive a Chromium."""
     spec = importlib.util.spec_from_file_location("browser", ROOT / "tests" / "rewriter" / "report" / "browser.py")
@@ -139,6 +182,7 @@ def main() -> int:
     FINDINGS.write_bytes(PAGE.read_bytes())
     file = migrated("mnist_functions")
     (IMAGES / "preview.svg").write_text(terminal(file) + "\n", encoding="utf-8")
+    (IMAGES / "findings.svg").write_text(findings() + "\n", encoding="utf-8")
     if not screenshot(file, IMAGES / "page.png"):
         sys.stderr.write("no picture of the page: install a Chromium (apt-get install chromium)\n")
     sys.stdout.write(f"written: {RULES.relative_to(ROOT)}, {FINDINGS.relative_to(ROOT)}, {IMAGES.relative_to(ROOT)}\n")

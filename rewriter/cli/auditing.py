@@ -27,7 +27,8 @@ def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
         survey = auditor.look_at(sys.stdin.buffer.read(), "<stdin>")
     else:
         paths = [Path(path) for path in request.paths]
-        survey = auditor.look(paths, ProgressBar(sys.stderr), follows=request.follow, hook=request.hook)
+        with ProgressBar(sys.stderr) as progress:
+            survey = auditor.look(paths, progress, follows=request.follow, hook=request.hook)
     result = Result(tuple(survey.files), survey.checked, audited=survey.audited)
     status = _UNREAD if survey.refused else FOUND if wrong(result.files) else 0
     if request.html is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 
@@ -26,6 +26,16 @@ def invoked() -> str:
     if program.stem != "migrate":
         return "migrate"  # not the command: a program that calls it
     return _found(program, program.stem)
+
+
+def launcher(options: Mapping[str, str]) -> str:
+    """The command that starts a migrated script on several processes, beside the one that was called."""
+    if options.get("target") == "accelerate":
+        return "accelerate launch"
+    called = invoked()
+    if " -m " in called:
+        return f"{called.partition(' -m ')[0]} -m torchlift.runtime.launch.command launch"
+    return f"{called.removesuffix('migrate')}torchlift launch" if called.endswith("migrate") else "torchlift launch"
 
 
 def _found(program: Path, name: str = "") -> str:

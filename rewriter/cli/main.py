@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _COMPLETE = "_MIGRATE_COMPLETE"
 """The environment variable that the shell's completion script sets."""
 
+_MANY = 5
+"""Of more programs each gets one line, unless their details are asked for."""
 _FEW = 5
 """A hint repeats at most this many paths."""
 
@@ -56,7 +58,7 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
     if shell := os.environ.get(_COMPLETE):
         from .options import complete
 
-        return complete(_COMPLETE, shell)
+        return complete(_COMPLETE, shell, [entry.id for entry in catalogue])
     try:
         request = parse(argv)
         if isinstance(request, int):
@@ -96,16 +98,18 @@ def _documents(catalogue: Sequence[Entry]) -> dict[str, str]:
 
 
 def _explain(catalogue: Sequence[Entry], id: str) -> int:
-    from ..audit.catalogue import RULES
+    """Explain a rule or a finding; no rule is imported for it, because that imports the parser."""
+    from ..audit.ids import MODULES
     from ..config import check_word
-    from ..report.explaining import explanation, sections
+    from ..report.explaining import address, documented, explanation, sections
 
-    known = {entry.id: entry for entry in catalogue}
-    audits = {rule.id: rule.doc for rule in RULES}
+    known = {entry.id: entry.module for entry in catalogue}
+    audits = {name: f"{__package__.rpartition('.')[0]}.audit.{module}" for name, module in MODULES.items()}
     remedy = "`migrate --rules` and `migrate --audit --rules` list the rules, a report names its findings in brackets"
     check_word("--explain", "rule or finding", id, {*known, *audits, *sections()}, remedy)
     if id in known or id in audits:
-        out(f"{id}\n\n{(known[id].load().doc if id in known else audits[id]).strip()}\n")
+        doc = documented(known[id] if id in known else audits[id]).strip()
+        out(f"{id}\n\n{doc}\n\nSee {address('rules' if id in known else 'findings', id)}\n")
     else:
         out(explanation(id))
     return NOTHING
@@ -119,8 +123,9 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     surveyor = Surveyor(catalogue, request.options, **shown, cached=request.cache)
     data = sys.stdin.buffer.read() if request.paths == ("-",) else None
     if data is None:
-        paths, progress = [Path(path) for path in request.paths], ProgressBar(sys.stderr)
-        survey = surveyor.look(paths, progress, follows=request.follow, hook=request.hook)
+        with ProgressBar(sys.stderr) as progress:
+            paths = [Path(path) for path in request.paths]
+            survey = surveyor.look(paths, progress, follows=request.follow, hook=request.hook)
     else:
         survey = surveyor.look_at(data, "<stdin>")
     for note in surveyor.migrations.notes() if request.verbose else ():
@@ -165,7 +170,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         out(roles_table(result))
     elif request.write and data is not None and not survey.refused:
         write_bytes(result.changed[0].after if writes and result.changed else data)
-    elif not request.write and not request.check:
+    elif not request.write and not request.check and not (sys.stdout.isatty() and _in_short(request, result, survey)):
         _show([file for file in result.changed if request.options.partial or not file.blocked], request)
     _summarise(result, survey, request, writes)
     if verdict is not None:
@@ -231,12 +236,21 @@ def _show(files: Sequence[FileResult], request: Request) -> None:
         from ..report.terminal import console, print_diff
 
         print_diff(files, console(color=request.color), side_by_side=request.side_by_side)
+        out("\n" if sys.stdout.isatty() else "")
         return
     from ..report.diff import base_of, patch
 
     base = base_of([file.source.path for file in files])
     for file in files:
         write_bytes(patch(file.source.path, file.source.data, file.after, base))
+
+
+def _in_short(request: Request, result: Result, survey: Survey) -> list[list[Path]]:
+    """The programs of which each gets one line, as its files; none where their details are shown."""
+    told = {file.source.path for file in result.files if file.changed or file.diagnoses}
+    programs = [[source.path for source in program.sources] for program in survey.programs]
+    many = sum(not told.isdisjoint(paths) for paths in programs) > _MANY
+    return programs if many and not request.details and not request.interactive else []
 
 
 def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -> None:
@@ -263,27 +277,38 @@ def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -
             wraps=terminal,
             color=request.color and terminal,
             encoding=sys.stderr.encoding or "utf-8",
+            programs=_in_short(request, result, survey),
         )
     )
 
 
 def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> Iterator[str]:
     """What was not done and why, and the commands to run next, each on its own line."""
+    from .invoked import chosen, invoked, launcher, quoted
+
+    way = ["--hook"] if request.hook else [] if request.follow else ["--no-follow"]
+    command = " ".join([invoked(), *way, *chosen(request.options)])
+    named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
+    script = len(request.paths) == 1 and request.paths != ("-",) and not Path(request.paths[0]).is_dir()
     if request.write and not writes and result.changed:
         if survey.refused or result.blocked:
             yield f"Nothing was written: a file is {'in error' if survey.refused else 'blocked'}."
         else:
             yield "Nothing was written: not every promise is held."
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
-        from .invoked import chosen, invoked, quoted
-
-        way = ["--hook"] if request.hook else [] if request.follow else ["--no-follow"]
-        command = " ".join([invoked(), *way, *chosen(request.options)])
-        named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
         if request.paths != ("-",):
             yield f"To apply:  {command} --write {named}"
-            one = len(request.paths) == 1 and not Path(request.paths[0]).is_dir()
-            if request.verify is None and not request.hook and one:
+            if request.verify is None and script and not request.hook:
                 yield f"To verify: {command} {named} --verify -- ARGUMENTS"
+    if writes and script and named.endswith(".py") and not request.hook:
+        yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
+    if result.changed and not request.hook:
+        package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
+        yield f"It needs:  {package}, where the script runs: pip install '{package}'"
+    if _in_short(request, result, survey):
+        yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:
+        ids = [d.id for file in result.files for d in file.diagnoses if d.severity.value == "blocked"]
+        if not request.hook:
+            yield f"To learn more: {invoked()} --explain {ids[0]}"
         yield "--partial applies the safe edits of blocked files."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -25,11 +26,11 @@ def read(argv: list[str]) -> dict[str, Any] | int:
         raise UsageError(error.format_message()) from None
 
 
-def complete(variable: str, instruction: str) -> int:
-    """Answer a shell that asks for the completion script, or for the completion of a word."""
+def complete(variable: str, instruction: str, rules: Sequence[str]) -> int:
+    """Answer a shell that asks for the completion script, or for the completion of a word; ``rules``: their ids."""
     from click.shell_completion import shell_complete
 
-    return shell_complete(command, {}, "migrate", variable, instruction)
+    return shell_complete(command, {"obj": tuple(rules)}, "migrate", variable, instruction)
 
 
 def _show_version(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -52,9 +53,18 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
 
 
 def _ids(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+    """What ``--explain`` explains."""
     from ..report.explaining import sections
 
-    return [id for id in sections() if id.startswith(begun)]
+    return [id for id in (*(context.obj or ()), *sections()) if id.startswith(begun)]
+
+
+def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+    """Rules for a list with commas, of which the last is completed."""
+    from ..audit.ids import IDS
+
+    before, comma, last = begun.rpartition(",")
+    return [f"{before}{comma}{id}" for id in (*(context.obj or ()), *IDS) if id.startswith(last)]
 
 
 @click.command("migrate", help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -67,8 +77,17 @@ def _ids(context: click.Context, option: click.Parameter, begun: str) -> list[st
     help="Show no diff and no notes on migrated files; exit status 1 if a file would change.",
 )
 @click.option("--partial", is_flag=True, help="Also apply the safe edits of a blocked file.")
-@click.option("--select", multiple=True, callback=_words, metavar="IDS", help="Run only these rules (comma-separated).")
-@click.option("--ignore", multiple=True, callback=_words, metavar="IDS", help="Do not run these rules.")
+@click.option(
+    "--select",
+    multiple=True,
+    callback=_words,
+    metavar="IDS",
+    shell_complete=_rules,
+    help="Run only these rules (comma-separated).",
+)
+@click.option(
+    "--ignore", multiple=True, callback=_words, metavar="IDS", shell_complete=_rules, help="Do not run these rules."
+)
 @click.option("--audit", is_flag=True, help="Check scripts that are distributed already; change nothing.")
 @click.option("--no-follow", is_flag=True, help="Migrate each file alone; do not follow imports.")
 @click.option("--hook", is_flag=True, help="PATHs are changed files: migrate the programs that import them.")
@@ -120,6 +139,7 @@ def _ids(context: click.Context, option: click.Parameter, begun: str) -> list[st
 @click.option("--output-format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
 @click.option("--html", metavar="FILE", help="Write a page with the diff, the reasons, the findings and the verdict.")
 @click.option("--side-by-side", is_flag=True, help="Show before and after in two columns.")
+@click.option("--details", is_flag=True, help="Of many programs, show each diff and finding, not one line each.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write .torchlift_cache.")
 @click.option("-v", "--verbose", is_flag=True, help="Report how the cache was used.")
 @click.option("--no-color", is_flag=True, help="No colours (as NO_COLOR=1).")

@@ -1,39 +1,74 @@
-"""A progress bar for runs over many programs: on a terminal only, and removed at the end."""
+"""A word of progress within a second, for whatever takes longer: on a terminal that can remove it again."""
 
 from __future__ import annotations
 
+import os
 import time
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-_FEW = 20
-"""Runs over fewer programs than this end before anybody could read a bar."""
-_EVERY = 0.1
+if TYPE_CHECKING:
+    import threading
+    from types import TracebackType
+
+_PATIENCE = 0.7
+"""Seconds before anything is shown: most runs have ended by then."""
+_EVERY = 0.2
 """Seconds between two drawings."""
 _WIDTH = 30
 
 
 class ProgressBar:
-    """Called with the number of finished programs and the number of all; draws a bar from time to time."""
+    """
+    Says how far a run is; a thread draws, because one program alone can take long.
+
+    Called with the number of finished programs and the number of all.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
-        self.terminal = stream.isatty()
-        self._drawn = time.monotonic()
-        self._shows = False
+        self._done = self._total = 0
+        self._start = time.monotonic()
+        self._ended: threading.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> ProgressBar:
+        """Start to watch the clock."""
+        if self.stream.isatty() and os.environ.get("TERM") != "dumb":
+            import threading  # for terminals alone: hooks have none, and count each millisecond
+
+            self._ended = threading.Event()
+            self._thread = threading.Thread(target=self._draw, args=(self._ended,), daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Stop, and remove what was drawn."""
+        if self._ended is not None and self._thread is not None:
+            self._ended.set()
+            self._thread.join()
 
     def __call__(self, done: int, total: int) -> None:
-        """Show how many of all programs are done; remove the bar if all are."""
-        if not self.terminal or total < _FEW:
+        """Take note of how many of all programs are done."""
+        self._done, self._total = done, total
+
+    def line(self) -> str:
+        """What is shown."""
+        seconds = f"{time.monotonic() - self._start:.0f} s"
+        if not self._total:
+            return f"looking for scripts, {seconds}"
+        if self._total == 1:
+            return f"analysing, {seconds}"
+        full = _WIDTH * self._done // self._total
+        bar = "#" * full + "-" * (_WIDTH - full)
+        return f"{bar} {self._done} of {self._total} programs, {seconds}"
+
+    def _draw(self, ended: threading.Event) -> None:
+        if ended.wait(_PATIENCE):
             return
-        now = time.monotonic()
-        if done >= total:
-            if self._shows:
-                self.stream.write("\r\x1b[K")
-                self.stream.flush()
-            return
-        if now - self._drawn < _EVERY:
-            return
-        self._drawn, self._shows = now, True
-        full = _WIDTH * done // total
-        self.stream.write(f"\r\x1b[K  {'━' * full}{'─' * (_WIDTH - full)} {done} of {total} programs")
+        while True:
+            self.stream.write(f"\r\x1b[K  {self.line()}")
+            self.stream.flush()
+            if ended.wait(_EVERY):
+                break
+        self.stream.write("\r\x1b[K")
         self.stream.flush()

@@ -19,14 +19,16 @@ from .usage import FORMATS, UsageError
 
 _SWITCHES = frozenset({
     "--write", "--check", "--partial", "--no-follow", "--hook", "--roles", "--keep-global-batch", "--side-by-side",
-    "--no-color", "--no-cache", "--verbose", "--audit",
+    "--no-color", "--no-cache", "--verbose", "--audit", "--details",
 })  # fmt: skip
 """Options without a value."""
 _UNSAID: dict[str, Any] = {
     **dict.fromkeys(
         ("write", "interactive", "check", "partial", "no_follow", "hook", "rules", "roles", "audit"), False
     ),
-    **dict.fromkeys(("keep_global_batch", "verify", "side_by_side", "no_color", "no_cache", "verbose"), False),
+    **dict.fromkeys(
+        ("keep_global_batch", "verify", "side_by_side", "no_color", "no_cache", "verbose", "details"), False
+    ),
     **dict.fromkeys(("paths", "select", "ignore", "assume"), ()),
     **dict.fromkeys(("explain", "target", "strategy", "mixed_precision", "html")),
     **{name: value for name, value in Asked()._asdict().items() if name != "arguments"},
@@ -59,6 +61,8 @@ class Request(NamedTuple):
     cache: bool = True
     """Read and write the cache of verdicts."""
     verbose: bool = False
+    details: bool = False
+    """Show each diff and finding, also of many programs."""
     audit: bool = False
     """Report what is wrong with scripts that are distributed already, and change nothing."""
 
@@ -131,7 +135,7 @@ def _request(given: Mapping[str, Any]) -> Request:
         keep_global_batch=given["keep_global_batch"] or None,
         partial=given["partial"],
     )
-    names = "paths write check rules explain roles html interactive side_by_side hook verbose audit".split()
+    names = "paths write check rules explain roles html interactive side_by_side hook verbose details audit".split()
     kept = {name: given[name] for name in names} | {"follow": not given["no_follow"], "cache": not given["no_cache"]}
     color = not given["no_color"] and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Request(**kept, options=options, format=given["output_format"], color=color, verify=_asked(given))

@@ -81,10 +81,6 @@ def expectations(result: Result) -> Iterator[str]:
             "accelerator's setting applies to every device: on such a machine the script now computes in low "
             "precision, and its numbers differ."
         )
-    if result.options.get("target", "torchlift") == "accelerate":
-        yield "The script now imports accelerate: add `accelerate` to its requirements."
-    else:
-        yield "The script now imports torchlift.runtime: add `torchlift[runtime]` to its requirements."
 
 
 def _alike(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("findings.md")
-_ADDRESS = "docs/findings.md"
+ADDRESS = "https://github.com/torchlift/torchlift/blob/main/docs"
+"""Where the pages of the documentation are read."""
 _WIDTH = 100
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _STRONG = re.compile(r"\*+([^*\s][^*]*)\*+")
@@ -27,8 +31,26 @@ def sections() -> dict[str, str]:
 
 def explanation(id: str) -> str:
     """The section of an id for a terminal: its paragraphs as plain text, its examples as they are, its address."""
-    blocks = [_plain(block) for block in re.split(r"\n\n(?! |```)", sections()[id])]
-    return "\n\n".join([id, *blocks, f"See {_ADDRESS}#{id}"]) + "\n"
+    blocks = [_plain(block) for block in re.split(r"\n\n(?! )", sections()[id])]
+    return "\n\n".join([id, *blocks, f"See {address('findings', id)}"]) + "\n"
+
+
+def address(page: str, id: str) -> str:
+    """The address of what a page of the documentation says of an id."""
+    heading = next((heading for heading in _headings() if id in heading.split(", ")), id)
+    return f"{ADDRESS}/{page}.md#{re.sub('[^a-z0-9_ -]', '', heading.lower()).replace(' ', '-')}"
+
+
+def documented(module: str) -> str:
+    """The docstring of a module, which is not imported: that of a rule costs the parser."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return import_module(module).__doc__ or ""
+    return ast.get_docstring(ast.parse(Path(spec.origin).read_bytes()), clean=False) or ""
+
+
+def _headings() -> list[str]:
+    return re.findall(r"^## (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def one_sentence(id: str) -> str:

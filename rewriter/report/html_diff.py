@@ -9,7 +9,7 @@ from itertools import pairwise
 from ..findings import Severity
 from ..result import Change, FileResult
 from .colors import Span, colors
-from .rows import DiffBlock, Row, hunks_of, reasons
+from .rows import DiffBlock, Row, hunks_of, is_whole, reasons
 from .text import at_lines
 
 
@@ -91,8 +91,7 @@ def _cells(
 
 def _code(text: str, marks: Sequence[tuple[int, int]], spans: Sequence[Span], tag: str) -> Iterator[str]:
     """A line in coloured spans, with the changed words marked."""
-    whole = len(marks) == 1 and marks[0][0] == 0 and marks[0][1] >= len(text)
-    marks = () if whole else marks
+    marks = () if is_whole(text, marks) else marks
     cuts = {0, len(text), *(edge for start, end in marks for edge in (start, end)), *(e for s in spans for e in s[:2])}
     edges = sorted(edge for edge in cuts if edge <= len(text))
     for start, end in pairwise(edges):

@@ -42,6 +42,13 @@ class Row(NamedTuple):
         """Whether the line is unchanged."""
         return self.before == self.after
 
+    @property
+    def moved(self) -> bool:
+        """Whether only the indentation has changed."""
+        if self.before is None or self.after is None or self.same:
+            return False
+        return self.before.strip() == self.after.strip()
+
 
 class DiffBlock(NamedTuple):
     """Rows that belong together: unchanged ones, or changed ones and the edits that changed them."""
@@ -156,7 +163,7 @@ def _likeness(one: str, other: str) -> float:
 
 
 def words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The parts of two lines that differ, split at words."""
+    """The parts of two lines that differ, split at words; their indentation is none, which would be a solid block."""
     one, other = _TOKEN.findall(before), _TOKEN.findall(after)
     out: list[Span] = []
     into: list[Span] = []
@@ -164,7 +171,17 @@ def words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
         if tag != "equal":
             _mark(out, one, i1, i2)
             _mark(into, other, j1, j2)
-    return tuple(out), tuple(into)
+    return _without_indentation(before, out), _without_indentation(after, into)
+
+
+def is_whole(text: str, marks: Sequence[Span]) -> bool:
+    """Whether all of a line differs, so that no part of it stands out."""
+    return len(marks) == 1 and not text[: marks[0][0]].strip() and marks[0][1] >= len(text)
+
+
+def _without_indentation(line: str, spans: Sequence[Span]) -> tuple[Span, ...]:
+    indent = len(line) - len(line.lstrip())
+    return tuple((max(start, indent), end) for start, end in spans if end > indent)
 
 
 def _mark(spans: list[Span], tokens: Sequence[str], first: int, end: int) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..findings import Severity
 from ..result import Result
 from .diff import shown
 from .expect import expectations
 from .frames import frame
-from .groups import FindingGroup, groups
+from .groups import ORDER, FindingGroup, groups
 from .rows import reasons
+from .table import WORDS, ProgramRow, lines, rows
 from .text import at_lines, counted, visible
 
 _COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
@@ -51,11 +53,14 @@ class _Page:
     def heading(self, text: str) -> None:
         self.lines += [*([""] if self.lines else []), self.paint(text, "1")]
 
-    def entry(self, text: str, *, first: str = "", rest: str = "  ") -> None:
+    def entry(self, text: str, *, first: str = "", rest: str = "  ", style: str = "") -> None:
         """Add text that a program may search for: on one line unless it goes to a terminal."""
         width, self.width = self.width, self.width if self.wraps else _ENDLESS
+        start = len(self.lines)
         self.item(text, first=first, rest=rest)
         self.width = width
+        if style:
+            self.lines[start:] = [self.paint(line, style) for line in self.lines[start:]]
 
     def item(self, text: str, *, first: str = "  ", rest: str = "    ", style: str = "", styled: str = "") -> None:
         """Add a paragraph; ``styled`` is the word in it that gets its own colour."""
@@ -78,9 +83,13 @@ def summary(
     wraps: bool = False,
     color: bool = False,
     encoding: str = "utf-8",
+    programs: Sequence[Sequence[Path]] = (),
 ) -> str:
     """
-    Return the whole text; ``refused`` are the files that could not be looked at.
+    Return the whole text: the outcome first, and what to run next at the end.
+
+    ``refused`` are the files that could not be looked at. With ``programs``, each as its files, the script first, each
+    of them gets one line.
 
     ``verb`` says what happened to the changed files (``would change``, ``changed``), ``hint`` what to run next, one
     command a line; ``width`` is the width of the reader's terminal. With ``wraps`` findings and errors are wrapped as
@@ -88,25 +97,49 @@ def summary(
     reader's terminal.
     """
     page = _Page(max(_NARROWEST, min(width, 110)), color, wraps, encoding)
-    total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
-    if result.changed:
-        _done(page, result, verb)
+    if result.files or not refused:
+        total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
+        page.entry(total, style="1")
+    _refused(page, refused, few=bool(programs))
+    if programs:
+        _table(page, rows(result, programs))
+    else:
+        _details(page, result, verb)
+    if hint and result.files:
+        page.lines += ["", *hint.splitlines()]  # commands to copy: a terminal wraps them by itself
+    return "\n".join(page.lines) + "\n"
+
+
+def _refused(page: _Page, refused: Sequence[Exception], *, few: bool) -> None:
+    """The files that could not be read: before the findings, whose remedies lead nowhere while one of the program
+    cannot be read."""
     if refused and page.lines:
         page.lines.append("")
-    for error in refused:  # before the findings, whose remedies lead nowhere while a file of the program cannot be read
+    named = refused[:_PLACES] if few else refused
+    for error in named:
         page.entry(f"error: {error}")
-    _findings(page, result)
+    if len(named) < len(refused):
+        page.entry(f"error: {counted(len(refused) - len(named), 'other file')} cannot be read: --details names them")
+
+
+def _details(page: _Page, result: Result, verb: str) -> None:
+    """What was edited, the findings, and what changes at run time."""
     if result.changed:
+        _done(page, result, verb)
+    _findings(page, result)
+    told = list(expectations(result)) if result.changed else []
+    if told:
         page.heading("What changes at run time")
-        for text in expectations(result):
-            page.item(text, first="  - ")
-    if result.files or not refused:
-        if page.lines:
-            page.lines.append("")
-        page.entry(total)
-        for line in hint.splitlines():
-            page.entry(line)
-    return "\n".join(page.lines) + "\n"
+    for text in told:
+        page.item(text, first="  - ")
+
+
+def _table(page: _Page, told: Sequence[ProgramRow]) -> None:
+    """One line for each program."""
+    page.heading(f"{counted(len(told), 'program')}, the worst first")
+    for row, line in lines(told, page.width - 2 if page.wraps else None):
+        style = _COLORS[row.worst] if row.worst is not None and row.word != "ready" else "32"
+        page.lines.append(f"  {line.replace(row.word, page.paint(row.word, style), 1)}")
 
 
 def _done(page: _Page, result: Result, verb: str) -> None:
@@ -140,6 +173,8 @@ def _findings(page: _Page, result: Result) -> None:
     page.heading(counted(len(found), "finding"))
     listed = found if len(found) <= _LISTED else found[:_FRAMED]
     for number, group in enumerate(listed):
+        if 0 < number < _FRAMED:
+            page.lines.append("")
         _finding(page, group, framed=number < _FRAMED)
     if more := found[len(listed) :]:
         kinds = Counter(group.first.id for group in more).most_common()
@@ -173,17 +208,28 @@ def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
 
 
 def _total(result: Result, errors: int, verb: str) -> str:
-    """The last line: the whole run in one sentence."""
+    """The first line: the whole run in one sentence."""
     changed = len(result.changed)
     blocked = sum(file.blocked for file in result.files)
     facts = [f"{counted(changed, 'file')} {verb}" if changed else "nothing to change"]
     facts += [f"{blocked} blocked"] if blocked else []
     facts += [f"{errors} not read"] if errors else []
-    return f"{', '.join(facts)}; {counted(result.checked, 'file')} checked."
+    return f"{', '.join(facts)}; {counted(result.checked, 'file')} checked.{_numbers(result)}"
+
+
+def _numbers(result: Result) -> str:
+    """The edits and the findings in numbers; empty if there are none."""
+    edits = sum(len(file.changes) for file in result.changed)
+    severities = Counter(group.first.severity for group in groups(result))
+    facts = [counted(edits, "edit")] if edits else []
+    if severities:
+        each = ", ".join(f"{severities[one]} {WORDS[one]}" for one in ORDER if severities[one])
+        facts.append(f"{counted(severities.total(), 'finding')} ({each})")
+    return f" {', '.join(facts)}." if facts else ""
 
 
 def audit_total(result: Result, errors: int) -> str:
-    """The last line of an audit: what is wrong, what was not followed, and how much was looked at."""
+    """The first line of an audit: what is wrong, what was not followed, and how much was looked at."""
     found = [d for file in result.files for d in file.diagnoses]
     wrong = sum(d.severity is Severity.ERROR for d in found)
     reviews = sum(d.severity is Severity.REVIEW for d in found)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..result import FileResult
 from .diff import shown
-from .rows import DiffBlock, Hunk, Row, Span, hunks_of, reasons
+from .rows import DiffBlock, Hunk, Row, Span, hunks_of, is_whole, reasons
 from .text import visible
 
 NARROWEST = 80
@@ -101,19 +101,28 @@ def _lines(block: DiffBlock, digits: int, console: Console) -> Iterator[Text]:
         return
     for row in block.rows:
         if row.before is not None:
-            yield from _numbered((row.old, 0), "-", row.before, row.out, _OUT, digits, console)
+            yield from _numbered((row.old, 0), "-", row.before, row.out, _OUT, digits, console, moved=row.moved)
     for row in block.rows:
         if row.after is not None:
-            yield from _numbered((0, row.new), "+", row.after, row.into, _IN, digits, console)
+            yield from _numbered((0, row.new), "+", row.after, row.into, _IN, digits, console, moved=row.moved)
 
 
 def _numbered(
-    numbers: tuple[int, int], sign: str, text: str, marks: Sequence[Span], style: str, digits: int, console: Console
+    numbers: tuple[int, int],
+    sign: str,
+    text: str,
+    marks: Sequence[Span],
+    style: str,
+    digits: int,
+    console: Console,
+    *,
+    moved: bool = False,
 ) -> Iterator[Text]:
-    """One line with its old and its new number, each in its own column; 0 means that it has no such number."""
+    """One line with its old and its new number, each in its own column; 0 means that it has no such number. Of a line
+    that has only ``moved`` to another indentation the sign alone is coloured."""
     room = console.width - 2 * digits - 4
     head = "".join(f"{number or '':>{digits}} " for number in numbers)
-    for part, line in enumerate(_wrapped(text, marks, style, room)):
+    for part, line in enumerate(_wrapped(text, marks, "" if moved else style, room)):
         yield Text.assemble((head if not part else " " * len(head), _DIM), (sign, style), line)
 
 
@@ -123,7 +132,7 @@ def _wrapped(text: str, marks: Sequence[Span], style: str, room: int) -> list[Te
     text = text.rstrip("\r")
     line = Text()
     position = 0
-    whole = len(marks) == 1 and marks[0][0] == 0 and marks[0][1] >= len(text)
+    whole = is_whole(text, marks)
     for start, end in () if whole else marks:
         line.append(visible(text[position:start]), style)
         line.append(visible(text[start:end]), f"{style} {_MARK}")
@@ -188,6 +197,6 @@ def _side(
     if text is None:
         return []
     sign, style = (" ", "") if row.same else (sign, style)
-    lines = _wrapped(text, marks, style, room)
+    lines = _wrapped(text, marks, "" if row.moved else style, room)
     heads = [f"{number:>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]
     return [Text.assemble((head, _DIM), (sign, style), line) for head, line in zip(heads, lines, strict=True)]

@@ -11,7 +11,7 @@ import libcst as cst
 
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.questions import writing_methods
-from ...findings import Finding, Severity
+from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
@@ -21,6 +21,7 @@ from ..layouts.loss_reductions import backward_layout
 from ..layouts.losses import weighted_mean
 from ..syntax.definitions import bindings_value, nodes_behind
 from ..syntax.nodes import is_none
+from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .batch_norms import batch_norms
 from .batch_statistics import compares_with_batch
@@ -53,10 +54,11 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
                     "the batch: each process uses its own shard, so the result is close to the original's but not "
                     "equal to it",
                     f"no action needed {chosen}if close is good enough; otherwise keep this script on one device",
+                    cause=Cause(part.node, part.reason),
                 )
                 return
             if isinstance(part, Partial) and part.uneven:
-                yield weighted_mean(record.node, part.uneven)
+                yield weighted_mean(record.node, part.uneven)._replace(part=backward_operand(record))
                 return
 
 

@@ -33,7 +33,7 @@ def run(*argv: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "last"),
+    ("name", "status", "first"),
     [
         ("right.py", 0, "nothing wrong was found; 1 distributed program audited, 1 file checked."),
         ("wrong.py", 1, "1 error; 1 distributed program audited, 1 file checked."),
@@ -41,13 +41,13 @@ def run(*argv: str) -> int:
         (".", 1, "1 error; 2 distributed programs audited, 3 files checked."),
     ],
 )
-def test_the_status_and_the_last_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], name: str, status: int, last: str
+def test_the_status_and_the_first_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, status: int, first: str
 ) -> None:
     assert run("--audit", name) == status
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines()[-1] == last
+    assert err.splitlines()[0] == first
     assert ("wrong.py:25: error [unguarded-write]" in err) == bool(status)
 
 

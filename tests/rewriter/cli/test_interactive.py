@@ -346,12 +346,22 @@ def test_many_files_have_a_bar_that_goes_away(tmp_path: Path) -> None:
         (tmp_path / f"t{number:02}.py").write_bytes(TRAINS)
     terminal = Terminal(tmp_path, "--check", ".")
     assert terminal.end() == 1
-    assert re.search(r"━─+ \d+ of 24 programs", terminal.shown)
+    assert re.search(r"[#-]{30} \d+ of 24 programs, \d+ s", terminal.shown)
     assert (
         terminal.shown.rindex("of 24 programs")
         < terminal.shown.rindex("\r\x1b[K")
         < terminal.shown.rindex("24 files would")
     )
+    assert terminal.shown.count("\r\n") < 40, "a line for each program"
+
+
+def test_one_program_that_takes_long_has_a_word_of_progress(tmp_path: Path) -> None:
+    steps = b"".join(TRAINS.replace(b"loss", b"loss%d" % number) for number in range(60))
+    (tmp_path / "t.py").write_bytes(steps)
+    terminal = Terminal(tmp_path, "--check", "t.py")
+    assert terminal.end() in (1, 2)
+    assert re.search(r"analysing, \d+ s", terminal.shown)
+    assert terminal.shown.rindex("analysing, ") < terminal.shown.rindex("\r\x1b[K")
 
 
 # ---------------------------------------------------------------- notebooks

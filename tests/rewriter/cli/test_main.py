@@ -184,7 +184,35 @@ def test_a_preview_touches_nothing(migrate: Migrate) -> None:
     assert path.read_bytes() == TRAINS
     assert answer.out.startswith(b"--- a/a.py\n+++ b/a.py\n@@ ")
     assert "    backward: " in answer.err
-    assert answer.err.endswith("migrate a.py --verify -- ARGUMENTS\n")
+    assert answer.err.startswith("1 file would change; 1 file checked. ")
+    assert answer.err.endswith(
+        "To apply:  migrate --write a.py\n"
+        "To verify: migrate a.py --verify -- ARGUMENTS\n"
+        "It needs:  torchlift[runtime], where the script runs: pip install 'torchlift[runtime]'\n"
+    )
+
+
+def test_what_is_written_is_followed_by_the_command_that_runs_it(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    told = migrate("--write", "a.py").err
+    assert "To run:    torchlift launch --num-processes 2 a.py\n" in told and "To apply" not in told
+
+
+def test_many_programs_have_a_line_each_the_worst_first(migrate: Migrate) -> None:
+    for number in range(6):
+        _write(f"r{number}/train.py", TRAINS)
+    _write("r4/train.py", BLOCKED)
+    answer = migrate(".")
+    table = answer.err.split("\n\n")[1].splitlines()
+    assert table[0] == "6 programs, the worst first"
+    assert table[1].split()[:2] == ["blocked", "r4/train.py"]
+    assert [line.split()[:2] for line in table[2:]] == [["ready", f"r{n}/train.py"] for n in (0, 1, 2, 3, 5)]
+    assert (
+        "backward: " not in answer.err and "Details:   migrate --details ., or name one of the scripts\n" in answer.err
+    )
+    assert answer.out.count(b"--- a/") == 5, "the patch is whole"
+    details = migrate("--details", ".")
+    assert details.out == answer.out and "backward" in details.err and "the worst first" not in details.err
 
 
 @pytest.mark.parametrize(
@@ -461,7 +489,7 @@ def test_settings_of_the_project_count(migrate: Migrate) -> None:
     _write("pyproject.toml", b'[tool.torchlift]\nexclude = ["old"]\ntarget = "accelerate"\nkeep-global-batch = true\n')
     answer = migrate(".", "old/b.py")
     assert re.findall(rb"^--- (.*)$", answer.out, re.MULTILINE) == [b"a/a.py"]
-    assert "add `accelerate`" in answer.err
+    assert "It needs:  accelerate, where the script runs: pip install 'accelerate'\n" in answer.err
     assert "is the global batch size" in answer.err
 
 
@@ -679,3 +707,21 @@ def test_options_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COMP_CWORD", "1")
     answer = migrate()
     assert (answer.status, answer.out) == (0, b"plain,--side-by-side\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("--explain local-d", ["local-decision"]),
+        ("--explain backw", ["backward"]),
+        ("--explain missing-set", ["missing-set-epoch"]),
+        ("--select backward,autoc", ["backward,autocast"]),
+        ("--ignore seed-d", ["seed-differs"]),
+    ],
+)
+def test_ids_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch, words: str, completed: list[str]) -> None:
+    monkeypatch.setenv("_MIGRATE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"migrate {words}")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    answer = migrate()
+    assert (answer.status, answer.out.decode().splitlines()) == (0, [f"plain,{id}" for id in completed])

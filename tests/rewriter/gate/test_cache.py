@@ -17,9 +17,11 @@ from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter import pipeline
 from torchlift.rewriter.cli import main
 from torchlift.rewriter.config import Config
-from torchlift.rewriter.gate import keys
+from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.gate import cache, keys
 from torchlift.rewriter.gate.cache import FOLDER
 from torchlift.rewriter.notebooks import migrating
+from torchlift.rewriter.result import CausePlace, Diagnosis, FileResult, Result
 from torchlift.rewriter.rule import Entry
 from torchlift.rewriter.source import decode
 
@@ -479,3 +481,14 @@ def test_stdin_has_no_verdict(migrate: Migrate, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(sys, "stdin", file)
         assert migrate("--check", "-").status == 0
     assert not Path(FOLDER).exists()
+
+
+def test_a_finding_is_kept_with_its_places() -> None:
+    source = decode(b"x = 1\n", Path("a.py"))
+    cause = CausePlace("it comes from here", 12, 5, 9, "for x in rows:", "lib/data.py")
+    told = (
+        Diagnosis("prepare", Severity.NOTE, "m", "r", 1, 1, 6, cause),
+        Diagnosis("once", Severity.REVIEW, "m", "", 0),
+    )
+    result = Result((FileResult(source, source.data, diagnoses=told),), 1)
+    assert cache._restored(cache._recorded(result), [source]).files[0].diagnoses == told

@@ -2,27 +2,80 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.audit.catalogue import RULES
+from torchlift.rewriter.audit.ids import IDS, MODULES
+from torchlift.rewriter.audit.rule import AuditRule
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
-from torchlift.rewriter.report.explaining import explanation, one_sentence, sections
+from torchlift.rewriter.report.explaining import ADDRESS, address, documented, explanation, one_sentence, sections
 from torchlift.rewriter.report.sarif import sarif
 from torchlift.rewriter.result import Result
+from torchlift.rewriter.rule import Entry
 from torchlift.rewriter.source import decode
 
 
 @pytest.mark.parametrize("id", sections())
 def test_each_finding_is_explained_in_plain_text(id: str) -> None:
     text = explanation(id)
-    assert text.startswith(f"{id}\n\n") and text.endswith(f"\n\nSee docs/findings.md#{id}\n")
-    assert "](" not in text and "```" not in text and "**" not in text
-    assert all(len(line) <= 100 for line in text.splitlines() if "`" not in line)
+    assert text.startswith(f"{id}\n\n") and text.endswith(f"\n\nSee {address('findings', id)}\n")
+    words = [line for line in text.splitlines() if not line.startswith(("    ", "See "))]
+    assert not any(sign in line for line in words for sign in ("](", "```", "**"))
+    assert all(len(line) <= 100 for line in words if "`" not in line)
+    assert all(len(line) <= 120 for line in text.splitlines())
     assert one_sentence(id).endswith(".") and "\n" not in one_sentence(id)
+
+
+@pytest.mark.parametrize("id", [id for id in sections() if id not in IDS])
+def test_each_finding_has_an_example_of_before_and_after(id: str) -> None:
+    (example,) = re.findall(r"```diff\n(.*?)\n```", sections()[id], re.DOTALL)
+    lines = example.split("\n")
+    assert all(line[:1] in ("-", "+", " ") for line in lines)
+    assert any(line.startswith("+") for line in lines)
+    assert any(not line.startswith("+") for line in lines), "what it is before"
+    assert "\n".join(f"    {line}" for line in lines) in explanation(id)
+    for gone in "-+":
+        kept = [line[1:] for line in lines if not line.startswith(gone)]
+        text = "\n".join(line for line in kept if not line.startswith(("$", "(")))  # a command, or a question
+        ast.parse(text)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_rules_of_the_audit_are_explained_without_them(rule: AuditRule) -> None:
+    assert list(MODULES) == [rule.id for rule in RULES]
+    assert documented(f"torchlift.rewriter.audit.{MODULES[rule.id]}") == rule.doc
+    assert "\n    +" in rule.doc or rule.id == "not-followed"
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.id)
+def test_rules_are_explained_without_them(entry: Entry) -> None:
+    assert documented(entry.module) == entry.load().doc
+
+
+def test_an_address_leads_to_a_heading() -> None:
+    assert address("findings", "once") == f"{ADDRESS}/findings.md#once"
+    assert address("findings", "too-deep") == f"{ADDRESS}/findings.md#round-trip-too-deep-invalid-output"
+    assert address("rules", "main_process") == f"{ADDRESS}/rules.md#main_process"
+
+
+@pytest.mark.parametrize("id", ["local-decision", "backward", "missing-set-epoch"])
+def test_nothing_heavy_is_imported_to_explain(id: str) -> None:
+    code = (
+        "import sys\nfrom torchlift.codemods.catalogue import CATALOGUE\nfrom torchlift.rewriter.cli.main import run\n"
+        f"assert run(CATALOGUE, ['--explain', {id!r}]) == 0\n"
+        "assert not {'libcst', 'rich', 'yaml', 'importlib.metadata'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(f"{id}\n")
 
 
 def test_several_ids_share_a_section_and_a_chapter_ends_one() -> None:

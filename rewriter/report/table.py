@@ -1,0 +1,92 @@
+"""Many programs at a glance: one line each, the worst first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..findings import Severity
+from ..result import FileResult, Result
+from .diff import shown
+from .frames import cells
+from .groups import ORDER
+from .text import counted, visible
+
+WORDS = {Severity.ERROR: "error", Severity.BLOCKED: "blocked", Severity.REVIEW: "to review", Severity.NOTE: "note"}
+_READY = "ready"
+_LEAST = 20
+"""The columns that a path gets at least."""
+
+
+class ProgramRow(NamedTuple):
+    """What is said of one program."""
+
+    worst: Severity | None
+    """The most serious finding; None if there is none."""
+    path: str
+    edits: int
+    findings: tuple[tuple[Severity, int], ...]
+    ids: tuple[str, ...]
+    """Those of the most serious findings."""
+
+    @property
+    def word(self) -> str:
+        """The state of the program."""
+        if self.worst is None or (self.worst is Severity.NOTE and self.edits):
+            return _READY
+        return WORDS[self.worst]
+
+    def told(self) -> str:
+        """Its edits and findings, in numbers."""
+        facts = [counted(self.edits, "edit")] if self.edits else []
+        facts += [f"{number} {WORDS[severity]}" for severity, number in self.findings]
+        return ", ".join(facts) + (f": {', '.join(self.ids)}" if self.ids else "")
+
+
+def rows(result: Result, programs: Iterable[Sequence[Path]]) -> list[ProgramRow]:
+    """A line for each program of which something is said, the worst first; a file of no program has its own."""
+    files = {file.source.path: file for file in result.files}
+    told = [(paths[0], [files[path] for path in paths if path in files]) for paths in programs if paths]
+    inside = {path for _, own in told for path in (file.source.path for file in own)}
+    told += [(path, [file]) for path, file in files.items() if path not in inside]
+    found = [_row(path, own) for path, own in told if any(file.changed or file.diagnoses for file in own)]
+    return sorted(found, key=lambda row: (_rank(row), row.path))
+
+
+def _rank(row: ProgramRow) -> int:
+    return ORDER.index(row.worst) if row.worst is not None else len(ORDER)
+
+
+def _row(path: Path, files: Sequence[FileResult]) -> ProgramRow:
+    found = [diagnosis for file in files for diagnosis in file.diagnoses]
+    counts = Counter(diagnosis.severity for diagnosis in found)
+    worst = next((severity for severity in ORDER if counts[severity]), None)
+    ids = dict.fromkeys(diagnosis.id for diagnosis in found if diagnosis.severity is worst)
+    edits = sum(len(file.changes) for file in files)
+    numbers = tuple((severity, counts[severity]) for severity in ORDER if counts[severity])
+    return ProgramRow(worst, visible(shown(path)), edits, numbers, tuple(ids))
+
+
+def lines(rows: Sequence[ProgramRow], width: int | None) -> Iterator[tuple[ProgramRow, str]]:
+    """The lines of a table, each with its row; as wide as ``width``, or as they are."""
+    state = max((len(row.word) for row in rows), default=0)
+    longest = max((cells(row.path) for row in rows), default=0)
+    room = longest if width is None else min(longest, max(_LEAST, (width - state - 4) // 2))
+    for row in rows:
+        path = row.path if cells(row.path) <= room else "..." + _end(row.path, room - 3)
+        line = f"{row.word:<{state}}  {path}{' ' * (room - cells(path))}  {row.told()}".rstrip()
+        yield row, line if width is None or cells(line) <= width else _beginning(line, width - 3) + "..."
+
+
+def _end(text: str, room: int) -> str:
+    while text and cells(text) > room:
+        text = text[1:]
+    return text
+
+
+def _beginning(text: str, room: int) -> str:
+    while text and cells(text) > room:
+        text = text[:-1]
+    return text

@@ -1,0 +1,54 @@
+"""The rows of a diff: what of a changed line stands out, and what does not."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from torchlift.rewriter.report.html_diff import sheet
+from torchlift.rewriter.report.rows import hunks_of, is_whole, words
+from torchlift.rewriter.report.terminal import print_diff
+from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
+
+BEFORE = b"def f():\n    x = 1\n    print(x)\n    done(x)\n"
+AFTER = b"def f():\n    x = 1\n    if main:\n        print(x)\n        done(x, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "out", "into"),
+    [
+        ("    print(x)", "        print(x)", (), ()),
+        ("        print(x)", "    print(x)", (), ()),
+        ("\tprint(x)", "    print(x)", (), ()),
+        ("    a = 1", "        b = 1", ((4, 5),), ((8, 9),)),
+        ("a =  1", "a = 1", ((3, 5),), ((3, 4),)),
+    ],
+    ids=["deeper", "less deep", "spaces for a tab", "and a word", "a space inside"],
+)
+def test_indentation_does_not_stand_out(
+    before: str, after: str, out: tuple[tuple[int, int], ...], into: tuple[tuple[int, int], ...]
+) -> None:
+    assert words(before, after) == (out, into)
+
+
+def test_a_line_that_differs_as_a_whole_has_no_part_that_stands_out() -> None:
+    assert is_whole("    f(x)", ((4, 8),)) and is_whole("f(x)", ((0, 4),))
+    assert not is_whole("    f(x)", ((5, 8),)) and not is_whole("f(x)", ()) and not is_whole("f(x)", ((0, 1), (2, 4)))
+
+
+def test_a_line_of_another_indentation_has_a_coloured_sign_and_no_block() -> None:
+    source = decode(BEFORE, Path("x.py"))
+    file = FileResult(source, AFTER)
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, color_system="standard", highlight=False, width=80)
+    print_diff([file], console)
+    shown = stream.getvalue()
+    assert "\x1b[31m-\x1b[0m    print(x)\n" in shown and "\x1b[32m+\x1b[0m        print(x)\n" in shown
+    assert "\x1b[7;32m, 2" in shown, "words still stand out"
+    moved = [row for hunk in hunks_of(file) for row in hunk.rows if row.moved]
+    assert [row.before for row in moved] == ["    print(x)"]
+    assert "<ins>        " not in sheet(0, file, {})
