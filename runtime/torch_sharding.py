@@ -19,7 +19,7 @@ from .errors import MixedUseError, ShardedTensorError, UnknownTorchError
 
 RUN_WITH = ("2.13.0", "2.14.1")
 """The versions of torch that the tests were run with."""
-REFUSED = ("2.6.0", "2.9.1", "2.12.1")
+REFUSED = ("2.9.1", "2.12.1")
 """Versions that the tests were run with, too: some failed."""
 
 
@@ -34,9 +34,10 @@ def check_torch() -> None:
 
     if not hasattr(FSDPModule, "reset_iter_state"):
         raise UnknownTorchError(
-            f"weights cannot be sharded with torch {torch.__version__}. Before 2.13, some figures of sharded weights "
-            "are wrong without an error (a mean where the number of processes does not divide the rows), and there is "
-            "no way on after an error in a pass. Install torch 2.13 or newer, or train without sharding."
+            f"weights cannot be sharded with torch {torch.__version__}. Versions before 2.13 have no way on after an "
+            "error in a pass, and in some of them figures of sharded weights are wrong without an error (2.9: a mean "
+            "where the number of processes does not divide the rows). Install torch 2.13 or newer, or train without "
+            "sharding."
         )
 
 

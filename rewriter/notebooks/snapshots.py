@@ -39,7 +39,9 @@ def with_snapshots(
         before = max(m for m in chosen if m < n)
         read = uses[n].reads & made(uses, [m for m in chosen if m < n])
         for name in sorted(read - set(prepared) - uses[n].binds):
-            later = [m for m in chosen if m > n]
+            later = [m for m in chosen if m > n and name in uses[m].makes | uses[m].reads | set(filled(found[m]))]
+            if not later:
+                continue
             anew = _bound_anew(name, found, uses, later)
             grows = not anew and _is_list(name, found[: n + 1]) and _only_grows(name, [found[m] for m in later])
             if not (anew or grows) or _shows(found[before]):
