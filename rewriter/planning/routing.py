@@ -34,6 +34,7 @@ class Router:
         keepers: Container[Klass] = (),
         optional: Container[Code] = (),
         guards: Container[Code] = (),
+        apart: Container[Code] = (),
     ) -> None:
         self.homes = homes
         self.state, self.reach = homes.state, homes.reach
@@ -43,7 +44,7 @@ class Router:
         """Those of them that may get the accelerator as a last parameter, and make one where it is not given."""
         self.holders = homes.holders
         self.signatures = Signatures(
-            self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional, homes.placing
+            self.state, self.reach, self.holders, homes.name, homes.starts, shared, optional, homes.placing, apart
         )
         self.keepers = keepers
         """Classes whose objects keep the accelerator."""
@@ -362,7 +363,7 @@ class Router:
     def _handed_by_all(self, code: Code, way: Way, trail: tuple[Code, ...]) -> bool:
         if not isinstance(code, cst.FunctionDef):
             return False
-        if self._changes and self.signatures.starts_alone(code) and way.code not in self.reach.below(code):
+        if self._changes and code in self.signatures.apart and way.code not in self.reach.below(code):
             self.signatures.hand_down(code, [], way)
             return True
         group = self.signatures.together(code)

@@ -256,7 +256,10 @@ class SettledWay:
         )
         first = self.reach.function_of(program.training.backwards[0].node) if marked else None
         prepares = [prepare for _, prepare in self.plan.prepares]
-        router = Router(homes, program.shared, keepers, program.optional, guards)
+        working = {self.reach.function_of(record.node) for record in program.training.backwards}
+        uncalled = (code for code in self.state.started | self.state.commands if not self.reach.sites(code))
+        apart = {code for code in uncalled if not working.isdisjoint(self.reach.below(code))}
+        router = Router(homes, program.shared, keepers, program.optional, guards, apart)
         way = router.route(needs, essential, self.plan.code or first, prepares)
         return way, len(router.lacking(way, needs, essential))
 

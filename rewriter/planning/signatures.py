@@ -39,6 +39,7 @@ class Signatures:
         shared: Container[Code],
         optional: Container[Code],
         placing: Iterable[Code],
+        apart: Container[Code] = (),
     ) -> None:
         self.state, self.reach, self.holders, self.name = state, reach, holders, name
         self.shared = shared
@@ -47,6 +48,8 @@ class Signatures:
         """Those of them that may get it as a last parameter which nobody else has to give."""
         self.placing = list(placing)
         """Code that names a device, or moves something to one."""
+        self.apart = apart
+        """What trains and nothing in the script calls, other experiments and commands: it can make one of its own."""
         self.starts = starts
         """Where a script that distributes itself joins its processes."""
         self._values_of = state.once(_values_of, lambda: _values_of(state))
@@ -81,10 +84,6 @@ class Signatures:
             if not (isinstance(parent, cst.Call) and parent.func is node):
                 return False
         return isinstance(function, Function)
-
-    def starts_alone(self, code: Code) -> bool:
-        """Whether nothing in the script calls a function that counts as run: it can make an accelerator of its own."""
-        return code in self.state.started | self.state.commands and not self.reach.sites(code)
 
     @cached_property
     def _by_computed_names(self) -> set[Code]:
@@ -200,7 +199,7 @@ class Signatures:
         """
         unit = self.reach.unit(code)
         scope = unit.names.scopes[code]
-        uncalled = self.starts_alone(code)
+        uncalled = code in self.apart
         optional = uncalled or (code in self.shared and used_elsewhere(unit, code) is not None)
         param = self.parameter(code) if alone and code not in self.shared else None
         places = positional(code)
