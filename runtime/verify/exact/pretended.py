@@ -116,6 +116,9 @@ def _moved(func: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -
             value = "cpu"
         elif name == "type" and isinstance(value, _Legacy):
             wanted, value = True, value.plain
+        elif name == "type" and not isinstance(value, torch.dtype):  # a type of the CPU, or the name of a type
+            wanted = str(value).startswith("torch.cuda.")
+            value = value.replace("torch.cuda.", "torch.") if isinstance(value, str) else value
         rest.append(value)
     if named.get("device") is not None:
         wanted, named["device"] = _is_pretended_device(named["device"]), "cpu"

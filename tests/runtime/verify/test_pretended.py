@@ -36,6 +36,8 @@ REFUSED = [
     "nn.Embedding(5, 2)(target.to('cuda'))",
     "nn.LSTM(3, 2)(there)",
     "there.to('cuda:0').numpy()",
+    "there + there.type(torch.FloatTensor)",
+    "there + there.type('torch.DoubleTensor')",
 ]
 
 ALLOWED = [
@@ -52,6 +54,8 @@ ALLOWED = [
     "here[there[0, 0].long(), there[1, 1].long()] += 1",
     "assert nn.Parameter(there).is_cuda and not nn.Parameter(here).is_cuda",
     "assert not torch.ones(2, device=there.device).cpu().is_cuda and there.type(torch.cuda.FloatTensor).is_cuda",
+    "assert there.type(torch.float64).is_cuda and here.type('torch.cuda.DoubleTensor').is_cuda",
+    "assert there.type() and not here.type(torch.DoubleTensor).is_cuda",
 ]
 
 TRAINING = """\
