@@ -17,7 +17,7 @@ from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
 from ..training.training import whole
 
-_THROUGH = frozenset({"data", "detach"})
+_THROUGH = frozenset({"data", "detach", "cpu", "clone", "float"})
 """Attributes and methods of a tensor that give the same numbers."""
 
 

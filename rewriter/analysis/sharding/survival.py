@@ -15,7 +15,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Klass, State, Unit, origins
 from ..devices.use_before_prepare import Stands
 from ..effects.checkpoints import exports
@@ -53,6 +53,7 @@ def survival(
 def _of_call(weights: ShardedWeights, unit: Unit, record: CallRecord, training: Training) -> Iterator[Finding]:
     call, name = record.node, outside_name(record)
     yield from _as_python(weights, unit, call)
+    yield from _handed(weights, unit, record)
     yield from _overwritten(weights, unit, call)
     yield from _alone(weights, unit, call, training)
     yield from _optimizer(weights, unit, record)
@@ -97,6 +98,22 @@ def _as_python(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[
         inner = inner.func.value
     if weights.of(unit, inner) is not None:
         yield _found(call, f"`{text(unit, call)}` raises an error with sharded weights", _STATE)
+
+
+def _handed(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
+    """``writer.add_histogram(name, p)``, ``wandb.Histogram(p.cpu())``: what is not torch's computes with numbers."""
+    call, name = record.node, outside_name(record)
+    tracked = any(questions.tracker(method.rpartition(".")[0]) is not None for method in made_names(record))
+    if not tracked and name.partition(".")[0] in ("", "torch", "builtins"):
+        return
+    given = [arg.value for arg in call.args if weights.of(unit, arg.value) is not None]
+    if given:  # the last of them: a name comes before its weight
+        yield _found(
+            call,
+            f"`{text(unit, call.func)}` is handed the weight `{text(unit, given[-1])}`, and reads its numbers: with "
+            "sharded weights this raises an error",
+            _STATE,
+        )
 
 
 def _overwritten(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[Finding]:

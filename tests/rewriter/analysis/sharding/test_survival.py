@@ -77,6 +77,10 @@ NOTHING = {
     "the state dict": {"end": "torch.save(model.state_dict(), 'm.pt')"},
     "another optimizer": {"optimizer": "torch.optim.AdamW(model.parameters())"},
     "a loss of the outputs": {"penalty": " + 0.1 * model(x).pow(2).mean()"},
+    "a figure in a tracker": {
+        "top": "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
+        "step": "writer.add_scalar('norm', model.head.weight.norm().item(), epoch)",
+    },
     "a tensor that is no weight": {"end": "rows = data[0]\nprint(rows[0].tolist())"},
 }
 
@@ -106,6 +110,17 @@ TOLD = {
     ),
     "the elements of a loop": ({"step": "for p in model.parameters():\n    p.data[0] = 0.0"}, "`p.data[0]` writes"),
     "a list of numbers": ({"end": "print(model.head.bias.tolist())"}, "`model.head.bias.tolist()` raises"),
+    "a histogram of a tracker": (
+        {
+            "top": "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
+            "step": "for name, p in model.named_parameters():\n    writer.add_histogram(name, p, epoch)",
+        },
+        "`writer.add_histogram` is handed the weight `p`",
+    ),
+    "what other packages draw": (
+        {"top": "import wandb", "step": "for p in model.parameters():\n    h = wandb.Histogram(p.data.cpu())"},
+        "`wandb.Histogram` is handed the weight `p.data.cpu()`",
+    ),
     "an array": ({"end": "a = model.head.weight.detach().cpu().numpy()"}, "numpy()` raises an error with sharded"),
     "a vector": (
         {"end": "v = nn.utils.parameters_to_vector(model.parameters())"},
