@@ -155,7 +155,8 @@ def test_every_finding_has_its_place_in_the_documentation() -> None:
     text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     headings = {id for line in re.findall(r"^## (.+)$", text, re.MULTILINE) for id in line.split(", ")}
     assert unclear == UNCLEAR
-    assert headings == made - {entry.id for entry in CATALOGUE}
+    edits = {"notebook"}  # what is moved in a notebook, by no rule
+    assert headings == made - {entry.id for entry in CATALOGUE} | edits
 
 
 IDS = {
