@@ -159,7 +159,8 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         write_all([(file.source, file.after) for file in result.changed])
 
     if request.html is not None:
-        write_page(Path(request.html), result, survey, verdict, _sentences(catalogue))
+        hints = list(_hints(result, survey, request, writes))
+        write_page(Path(request.html), result, survey, verdict, _sentences(catalogue), hints)
     if request.format != "text":
         rules = partial(_documents, catalogue)
         out(for_machines(request.format, result, survey, status, writes, verdict, rules))

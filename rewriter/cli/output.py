@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,14 +49,19 @@ def for_machines(
 
 
 def write_page(
-    path: Path, result: Result, survey: Survey, verdict: SeenVerdict | None, rules: Mapping[str, str]
+    path: Path,
+    result: Result,
+    survey: Survey,
+    verdict: SeenVerdict | None,
+    rules: Mapping[str, str],
+    hints: Sequence[str] = (),
 ) -> None:
     """Write the page of `--html`."""
     from ..report.html import page
 
     try:
         path.write_text(
-            page(result, survey.refused, verdict, rules),
+            page(result, survey.refused, verdict, rules, hints),
             encoding="utf-8",
         )
     except OSError as error:

@@ -1,5 +1,6 @@
 """
-One self-contained page: findings, what changes at run time, the verdict with its loss curves, and every file's diff.
+One self-contained page: the outcome and the next commands, the verdict with its loss curves, findings, what changes at
+run time, and every file's diff.
 
 Everything that comes from the user's files is escaped. All of it can be read without JavaScript; the script adds
 filters, keys and a switch for light and dark.
@@ -21,9 +22,9 @@ from .frames import place
 from .groups import ORDER, FindingGroup, groups
 from .html_diff import sheet, weight
 from .html_frames import code_words, frame
-from .summary import audit_total
+from .summary import audit_total, outcome
 from .text import counted
-from .verdict import unforeseen
+from .verdict import below, last_word, unforeseen, worst_first
 
 if TYPE_CHECKING:
     from ..source import SourceError
@@ -37,8 +38,10 @@ def page(
     refused: Sequence[SourceError],
     verdict: SeenVerdict | None = None,
     rules: Mapping[str, str] | None = None,
+    hints: Sequence[str] = (),
 ) -> str:
-    """Return the page as HTML text; ``rules`` tells for each rule in a sentence what it does."""
+    """Return the page as HTML text; ``rules`` tells for each rule in a sentence what it does, ``hints`` are what to run
+    next."""
     from .diff import shown
 
     names = [shown(file.source.path) for file in result.files]
@@ -50,9 +53,10 @@ def page(
         "<a class='skip' href='#main'>To the changes</a><div class='page'>",
         _side(result, names, len(found) + len(refused), verdict),
         "<main id='main'>",
+        _next(result, len(refused), verdict, hints),
+        *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
         _section("findings", "Findings", _listed(found, refused, result.audited)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
-        *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
         *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files)),
         f"</main></div><script>{_resource('page.js')}</script></body></html>\n",
     ]
@@ -74,6 +78,14 @@ def _title(result: Result, names: Sequence[str]) -> str:
     return f"{len(result.changed)} of {counted(result.checked, 'file')} would change"
 
 
+def _next(result: Result, errors: int, verdict: SeenVerdict | None, hints: Sequence[str]) -> str:
+    """What came out, in a sentence or two, and the commands that can be copied."""
+    said = [audit_total(result, errors) if result.audited is not None else outcome(result, errors)]
+    said += [last_word(verdict)] if verdict is not None else []
+    commands = f"<pre>{escape(chr(10).join(hints))}</pre>" if hints else ""
+    return f"<section id='next'>{''.join(f'<p>{escape(text)}</p>' for text in said)}{commands}</section>"
+
+
 def _section(id: str, title: str, body: str) -> str:
     return f"<section id='{id}'><h2>{title}</h2>{body}</section>"
 
@@ -87,9 +99,9 @@ def _side(result: Result, names: Sequence[str], findings: int, verdict: SeenVerd
     words = Counter(found.severity.value for file in result.files for found in file.diagnoses)
     words.update(weight(change) for file in result.files for change in file.changes)
     parts = [
+        "<li><a href='#verdict'><span>Verification</span></a></li>" if verdict is not None else "",
         f"<li><a href='#findings'><span>Findings</span><span>{findings}</span></a></li>",
         "<li><a href='#runtime'><span>At run time</span></a></li>" if result.changed else "",
-        "<li><a href='#verdict'><span>Verification</span></a></li>" if verdict is not None else "",
     ]
     keys = "".join(f"<dt>{_keys(key)}</dt><dd>{text}</dd>" for key, text in (k.split(":") for k in _KEYS.split("|")))
     return (
@@ -167,12 +179,13 @@ def _verdict(verdict: SeenVerdict) -> Iterator[str]:
         yield f"<pre>{escape(verdict.original_error)}</pre>"
         return
     yield "<table class='plain'><tr><th>promise</th><th>processes</th><th>verdict</th><th>detail</th></tr>"
-    for promise in verdict.promises:
+    for promise in worst_first(verdict):
         style = promise.outcome if promise.outcome in ("held", "broken") else "untestable"
         step = f"step {promise.step}: " if promise.step else ""
+        detail = "<br>".join(escape(text) for text in (step + promise.detail, *below(promise)))
         yield (
             f"<tr><td>{escape(promise.promise)}</td><td>{promise.processes}</td>"
-            f"<td class='{style}'>{escape(promise.outcome)}</td><td>{escape(step + promise.detail)}</td></tr>"
+            f"<td class='{style}'>{escape(promise.outcome)}</td><td>{detail}</td></tr>"
         )
     yield "</table>"
     curves = _curves(verdict.data)

@@ -98,7 +98,7 @@ def summary(
     """
     page = _Page(max(_NARROWEST, min(width, 110)), color, wraps, encoding)
     if result.files or not refused:
-        total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
+        total = outcome(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
         page.entry(total, style="1")
     _refused(page, refused, few=bool(programs))
     if programs:
@@ -207,7 +207,7 @@ def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
         page.entry(f"help: {visible(first.remedy)}", first="    ", rest="          ")
 
 
-def _total(result: Result, errors: int, verb: str) -> str:
+def outcome(result: Result, errors: int, verb: str = "would change") -> str:
     """The first line: the whole run in one sentence."""
     changed = len(result.changed)
     blocked = sum(file.blocked for file in result.files)

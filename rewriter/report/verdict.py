@@ -48,17 +48,22 @@ def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120)
 
 def _table(verdict: SeenVerdict, width: int) -> Iterator[Text]:
     """The rows of the table that `torchlift verify` prints: what is broken first, with its line and its cause."""
-    order = list(_STYLES)
-    found = sorted(verdict.promises, key=lambda promise: order.index(promise.outcome))
+    found = worst_first(verdict)
     rows = [(p.promise, str(p.processes), p.outcome.upper() if p.outcome == "broken" else p.outcome) for p in found]
     columns = [max(map(len, column)) for column in zip(_HEAD[:3], *rows, strict=True)]
     yield from _row(_HEAD[:3], _HEAD[3], columns, width, ("bold",) * 4)
     for promise, row in zip(found, rows, strict=True):
         detail = f"step {promise.step}: {promise.detail}" if promise.step else promise.detail
         yield from _row(row, detail, columns, width, ("", "", _STYLES[promise.outcome], ""))
-        for text in _below(promise):
+        for text in below(promise):
             for line in wrap(text, max(width, _LEAST), initial_indent="    ", subsequent_indent="      "):
                 yield Text(line)
+
+
+def worst_first(verdict: SeenVerdict) -> list[SeenPromise]:
+    """The promises, those that are broken first."""
+    order = list(_STYLES)
+    return sorted(verdict.promises, key=lambda promise: order.index(promise.outcome))
 
 
 def _row(row: Sequence[str], detail: str, columns: Sequence[int], width: int, styles: Sequence[str]) -> Iterator[Text]:
@@ -72,7 +77,7 @@ def _row(row: Sequence[str], detail: str, columns: Sequence[int], width: int, st
         yield line
 
 
-def _below(promise: SeenPromise) -> list[str]:
+def below(promise: SeenPromise) -> list[str]:
     """The line that a broken promise points to, and its likeliest cause."""
     place = f"{promise.side} {promise.at}: {promise.code}".removesuffix(": ") if promise.at else ""
     cause = f"likely cause: {promise.cause}" if promise.cause else ""

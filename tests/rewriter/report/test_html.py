@@ -133,6 +133,23 @@ def test_the_losses_are_drawn_and_what_is_no_number_is_left_out() -> None:
     assert "migrated, on 2" in text
 
 
+def test_the_outcome_and_what_to_run_next_stand_on_top() -> None:
+    text = page(result(), (), verdict(), hints=["To apply:  migrate --write 'my train.py'"])
+    top = text.partition("<main id='main'>")[2]
+    assert top.lstrip().startswith("<section id='next'><p>1 file would change, 1 blocked; 1 file checked.")
+    assert "migrate --write &#x27;my train.py&#x27;</pre></section>" in top
+    assert top.index("id='next'") < top.index("id='verdict'") < top.index("id='findings'")
+
+
+def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
+    held = SeenPromise("files", "the same files", 2, "held", "", None, "")
+    place = {"at": "train.py:9", "code": "print(total < 2)", "cause": "a metric that was not gathered"}
+    broken = SeenPromise("prints", "the same figures", 2, "broken", "1 is not 2", None, "", **place)
+    text = page(result(), (), verdict(promises=(held, broken)))
+    assert text.index("the same figures") < text.index("the same files")
+    assert "1 is not 2<br>migrated train.py:9: print(total &lt; 2)<br>likely cause: a metric" in text
+
+
 def test_an_original_that_does_not_run_is_said_with_its_traceback() -> None:
     reader = read(page(result(), (), verdict(original_error=f"Traceback {EVIL}")))
     assert f"Traceback {EVIL}" in "".join(reader.text)
