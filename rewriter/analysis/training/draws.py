@@ -24,7 +24,8 @@ _TRANSFORMS = re.compile(
     r"|RandAugment|AugMix)$"
 )
 """Augmentations; what else is called random (NumPy's ``RandomState``, samplers, forests) changes no image."""
-_LEAVING = (questions.keeps_module() | frozenset({"parameters", "named_parameters"})) - {"apply"}
+_READ = frozenset({"parameters", "named_parameters"})
+"""Methods of a model that give its weights and leave them."""
 
 
 def drawn(record: CallRecord) -> Random | None:
@@ -92,7 +93,8 @@ def drawn_models(state: State, reach: Reach) -> Iterator[cst.Call]:
 def _may_set(reach: Reach, record: CallRecord) -> Iterator[Origin]:
     """The models whose weights a call may set: a method that is not known to leave them, an outside function, a copy
     from other parameters."""
-    if record.node not in reach.state.forwards and method_name(record.node) not in _LEAVING:
+    leaving = (questions.keeps_module() | _READ) - {"apply"}
+    if record.node not in reach.state.forwards and method_name(record.node) not in leaving:
         yield from origins(record.receiver, Role.MODEL)
     if reach.called(record.node) or questions.shows_model(outside_name(record)):
         return
