@@ -336,7 +336,8 @@ def _loose(state: State, reach: Reach, optimizer: Origin) -> Iterator[tuple[Unit
 def _unprepared(evaluation: Evaluation, stays: bool) -> Finding:
     """``stays``: its batches are moved to the device, by the script or as they come."""
     share = (
-        'prepare the loader, and average the figures of its batches with accelerator.reduce(..., reduction="mean")'
+        'prepare the loader, average the figures of its batches with accelerator.reduce(..., reduction="mean"), and '
+        "gather what it collects row by row with accelerator.gather_for_metrics(...)"
         if evaluation.groups
         else "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)"
     )
