@@ -236,8 +236,9 @@ class FullyShardedDataParallelPlugin:
             self.transformer_cls_names_to_wrap = _names(self.transformer_cls_names_to_wrap)
         policy = self.auto_wrap_policy if self.auto_wrap_policy is not None else says.word("AUTO_WRAP_POLICY")
         if policy is None:  # classes or a size say by themselves which policy they are for
-            policy = "TRANSFORMER_BASED_WRAP" if self.transformer_cls_names_to_wrap else None
-            policy = "SIZE_BASED_WRAP" if policy is None and self.min_num_params else policy
+            names = self.transformer_cls_names_to_wrap or says.word("TRANSFORMER_CLS_TO_WRAP")
+            size = self.min_num_params or says.number("MIN_NUM_PARAMS")
+            policy = "TRANSFORMER_BASED_WRAP" if names else "SIZE_BASED_WRAP" if size else None
         _check_size(self.min_num_params)
         if policy is None or callable(policy):
             self.auto_wrap_policy = policy

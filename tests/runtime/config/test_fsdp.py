@@ -274,6 +274,8 @@ BLOCKS = ["layers.0", "layers.1"]
         ({"AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP"}, []),
         ({"auto_wrap_policy": "SIZE_BASED_WRAP", "min_num_params": 200}, BLOCKS),
         ({"AUTO_WRAP_POLICY": "SIZE_BASED_WRAP", "MIN_NUM_PARAMS": "200"}, BLOCKS),
+        ({"TRANSFORMER_CLS_TO_WRAP": "Block"}, BLOCKS),
+        ({"MIN_NUM_PARAMS": "200"}, BLOCKS),
         ({"auto_wrap_policy": "SIZE_BASED_WRAP", "min_num_params": 0}, []),
         ({"auto_wrap_policy": "SIZE_BASED_WRAP"}, []),
         ({"auto_wrap_policy": ModuleWrapPolicy({Block})}, BLOCKS),
