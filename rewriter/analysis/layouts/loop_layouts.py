@@ -32,6 +32,8 @@ from .engine.layout import (
 )
 from .engine.memory import Seeds
 
+MOVES = frozenset({"to", "cuda", "cpu"})
+"""Methods that take a tensor to a device, with the same rows."""
 _COMPARING = (Role.LOSS, Role.CRITERION)
 
 
@@ -283,7 +285,7 @@ def _is_tensor(state: State, unit: Unit, loop: cst.For | cst.CompFor, batch: cst
     binding, inside, taken = unit.names.binding(batch), set(descendants(loop)), False
     for read in binding.reads if binding is not None else ():
         around = unit.names.parents.get(read)
-        if read not in inside or (isinstance(around, cst.Attribute) and around.attr.value in ("to", "cuda", "cpu")):
+        if read not in inside or (isinstance(around, cst.Attribute) and around.attr.value in MOVES):
             continue
         call = unit.names.parents.get(around) if isinstance(around, (cst.Arg, cst.Attribute)) else None
         if isinstance(around, cst.Arg) and isinstance(call, cst.Call):

@@ -21,9 +21,7 @@ from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import is_row_count
 from .engine.layout import Shard, inner
-from .loop_layouts import LoopLayouts
-
-_MOVES = frozenset({"to", "cuda", "cpu"})
+from .loop_layouts import MOVES, LoopLayouts
 
 
 def counted(
@@ -194,6 +192,6 @@ def _fed(unit: Unit, training: Training, value: cst.CSTNode | None) -> list[Bind
 
 def _unmoved(value: cst.BaseExpression) -> cst.BaseExpression:
     """What a move is made of: ``x`` of ``x.to(device)``."""
-    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _MOVES:
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in MOVES:
         value = value.func.value
     return value
