@@ -18,10 +18,11 @@ from ..analysis.distributed.tracing import ValueSource
 from ..analysis.syntax.nodes import dotted, keyword
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import whole
+from ..facts.accelerate_names import PREPARES
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
-from ..validation.program import PREPARES, EmittedProgram
+from ..validation.program import EmittedProgram
 from .guards import AuditGuards
 
 SETUPS = frozenset({"setup", "setup_module", "setup_optimizers", "setup_dataloaders"})

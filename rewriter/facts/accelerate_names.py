@@ -4,6 +4,9 @@ The names of Accelerate that this runtime has too. It has none that is not liste
 
 from __future__ import annotations
 
+PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
+"""Methods of the accelerator that prepare their arguments."""
+
 # fmt: off
 NAMES: dict[str, frozenset[str]] = {
     "": frozenset((

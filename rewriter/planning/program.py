@@ -37,6 +37,7 @@ from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find, is_none, updated_by_hand
 from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
+from ..facts.accelerate_names import PREPARES
 from ..facts.effects import Received
 from ..facts.module import Unsynced
 from ..facts.roles import Origin, Role
@@ -210,7 +211,7 @@ class ProgramFacts:
     def _prepares(self) -> bool:
         """Whether the script has something prepared by itself; else its accelerator is all that there is so far."""
         records = self.state.calls.values()
-        return any(method_name(r.node) == "prepare" and origins(r.receiver, Role.ACCELERATOR) for r in records)
+        return any(method_name(r.node) in PREPARES and origins(r.receiver, Role.ACCELERATOR) for r in records)
 
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():

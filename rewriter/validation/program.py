@@ -22,10 +22,9 @@ from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find, whole
+from ..facts.accelerate_names import PREPARES
 from ..facts.roles import Origin, Role
 
-PREPARES = frozenset({"prepare", "prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"})
-"""Methods of the accelerator that prepare their arguments."""
 _CUTS = frozenset({"shard_batch", "split_between_processes"})
 
 

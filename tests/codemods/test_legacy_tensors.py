@@ -147,3 +147,12 @@ def test_an_accelerator_that_prepares_nothing_yet_has_moved_nothing() -> None:
     """A remedy says "create the accelerator first": what the loader then yields on the device went back to the CPU."""
     (file,) = migrate([decode(BEGUN.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "    x = x.float()\n" in file.after.decode()
+
+
+def test_an_accelerator_that_prepares_each_thing_by_its_own_method_has_moved_it() -> None:
+    text = BEGUN.replace(
+        "loader = DataLoader(data, batch_size=8)",
+        "model = accelerator.prepare_model(model)\nloader = accelerator.prepare_data_loader(DataLoader(data))",
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "x.type(torch.FloatTensor)" in file.after.decode()
