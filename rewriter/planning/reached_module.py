@@ -179,7 +179,7 @@ class ReachedModule:
             still_called=tuple((unit.names.statement(call), call) for call in still),
             connects=way.joins,
             visible=tuple(found.visible),
-            numbered=tuple(dict.fromkeys(self._numbered(gone))) if new and way.home is not None else (),
+            numbered=tuple(dict.fromkeys(self._numbered(gone))) if way.home is not None or not new else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
             unwrapped_branches=tuple(_unwrapped_branches(unit, found.wrappers)),
@@ -348,10 +348,11 @@ class ReachedModule:
         yield from self._program.settings.constants.numbered(unit)
         yield from self._numbers_given(gone)
         kept = [n for u, n in self._program.devices if u is unit and n.binding not in self._way.replaced]
+        own = self._program.existing is not None
         for name in kept:  # of code that the accelerator does not reach: a model's forward in a module of its own
             code = name.binding.scope.node
-            used = [read for read in name.binding.reads if not any(unit.names.enclosing(read, cst.Return))]
-            if isinstance(code, cst.FunctionDef) and code not in self._way.reaches and used:
+            used = [read for read in name.binding.reads if not self._is_given_back(read)]
+            if (own or (isinstance(code, cst.FunctionDef) and code not in self._way.reaches)) and used:
                 yield from (n for v in name.values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
         for placement in self._found.placements:
             call = placement.node
@@ -367,6 +368,12 @@ class ReachedModule:
                 local = binding is not None and binding.scope.node is unit.names.function(call)
                 values = bindings_value(unit.names, binding) if binding is not None and local else [value]
                 yield from (n for v in values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
+
+    def _is_given_back(self, read: cst.Name) -> bool:
+        """Whether a function returns the device that is read: what calls it has the accelerator's."""
+        returned = next(self._unit.names.enclosing(read, cst.Return), None)
+        slot = self._program.state.values.get(returned.value) if returned is not None and returned.value else None
+        return slot is not None and bool(origins(slot, Role.DEVICE))
 
     def _numbers_given(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
         """The GPUs that parameters of the program's functions name by number: their defaults, and what calls give."""

@@ -265,3 +265,45 @@ for x, y in torch.utils.data.DataLoader(data, batch_size=4):
     loss.backward()
     optimizer.step()
 """
+
+
+OWN_ACCELERATOR = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from torchlift.runtime import Accelerator
+
+{top}
+
+class Shifted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 1)
+
+    def forward(self, x):
+        if torch.cuda.is_available():
+            place = "cuda:0"
+        else:
+            place = "cpu"
+        return self.layer(x) + torch.zeros(1, device=place)
+
+
+def main():
+    accelerator = Accelerator()
+    model = Shifted()
+    loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 1)), batch_size=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y) + torch.zeros(1, device=device)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+main()
+"""
+
+
+def test_a_script_with_its_own_accelerator_does_not_name_one_gpu(migrated: Callable[[str], str]) -> None:
+    top = "device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')"
+    after = migrated(OWN_ACCELERATOR.format(top=top))
+    assert "cuda:0" not in after and after.count("cuda") > 2
