@@ -68,11 +68,16 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             else "remove it: each process has one device, accelerator.device", Severity.BLOCKED,
         )  # fmt: skip
     wrapped = bool(facts.unwrapped) and not facts.abilities.transparent_models
+    gone: set[cst.CSTNode | None] = {node for own in facts.own_names for node in (own.inner, own.choice)}
+    for own in facts.own_names:
+        yield Remove(ID, own.line, reason="without a wrapper the variable is the model already")
     for node in facts.inner_models:
         make = partial(_plain, facts) if wrapped else _model
-        yield Replace(ID, node, make, reason="the script no longer wraps the model")
-    for choice, first in () if wrapped else facts.idle_choices:
-        yield Replace(ID, choice, partial(_one_of_two, first=first), reason="there is no wrapper to choose")
+        if node not in gone:
+            yield Replace(ID, node, make, reason="the script no longer wraps the model")
+    for choice, first in facts.idle_choices:
+        if choice not in gone:
+            yield Replace(ID, choice, partial(_one_of_two, first=first), reason="there is no wrapper to choose")
     for read in facts.wrapper_reads:
         yield _as_before(facts, read) or _other(facts, read)
     for call in facts.prefixed:

@@ -223,6 +223,15 @@ class Gather(NamedTuple):
         return (*self.names, *(name for name, _ in self.figures))
 
 
+class OwnName(NamedTuple):
+    """A statement that only sets a variable to the model inside its wrapper: ``model = model.module``."""
+
+    line: cst.SimpleStatementLine
+    inner: cst.Attribute
+    choice: cst.IfExp | None
+    """The choice between both, where there is one."""
+
+
 class MixedPrecision(NamedTuple):
     """Hand-written mixed precision that becomes a setting of the accelerator."""
 
@@ -465,9 +474,10 @@ class ModuleFacts(NamedTuple):
     settings: tuple[str, ...] = ()
     """Classes of settings objects that the accelerator is created with here."""
     inner_models: tuple[cst.Attribute, ...] = ()
+    """``model.module`` of models that were wrapped."""
     idle_choices: tuple[tuple[cst.IfExp, bool], ...] = ()
     """``model.module if wrapped else model``, which chooses nothing any more; whether the first is the wrapper's."""
-    """``model.module`` of models that were wrapped."""
+    own_names: tuple[OwnName, ...] = ()
     of_wrappers: tuple[cst.Attribute, ...] = ()
     """Reads of what only their wrapper had: ``model.device_ids``."""
     wrapper_reads: tuple[WrapperRead, ...] = ()

@@ -41,6 +41,7 @@ from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .early_draws import Before
+from .former_wrappers import idle_choices, own_names, unwrapped_branches
 from .holders import base_call, receiver
 from .unreachable import dead_caller, unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
 
@@ -151,6 +152,7 @@ class ReachedModule:
         guards = list(CudaGuards(program.state, program.reach, unit, placements).opened()) if new else []
         told.extend(guard for guard in guards if isinstance(guard, Finding))
         window, unsynced = settings.window, settings.unsynced
+        plain = transparent or not found.unwrapped
         return ModuleFacts(
             module=unit.names.module,
             accelerator=program.name,
@@ -182,12 +184,13 @@ class ReachedModule:
             numbered=tuple(dict.fromkeys(self._numbered(gone))) if way.home is not None or not new else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
-            unwrapped_branches=tuple(_unwrapped_branches(unit, found.wrappers)),
+            unwrapped_branches=tuple(unwrapped_branches(unit, found.wrappers)),
             by_hand=tuple(pieces),
             unwrapped=tuple(found.unwrapped),
             settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),
             inner_models=tuple(found.inner_models),
-            idle_choices=tuple(_idle_choices(unit, found.inner_models)),
+            idle_choices=tuple(idle_choices(unit, found.inner_models)) if plain else (),
+            own_names=tuple(own_names(unit, found.inner_models)) if plain else (),
             of_wrappers=tuple(found.of_wrappers),
             wrapper_reads=tuple(found.wrapper_reads),
             prefixed=tuple(found.prefixed),
@@ -371,8 +374,9 @@ class ReachedModule:
 
     def _is_given_back(self, read: cst.Name) -> bool:
         """Whether a function returns the device that is read: what calls it has the accelerator's."""
-        returned = next(self._unit.names.enclosing(read, cst.Return), None)
-        slot = self._program.state.values.get(returned.value) if returned is not None and returned.value else None
+        around = next(self._unit.names.enclosing(read, cst.Return), None)
+        returned = around.value if isinstance(around, cst.Return) else None
+        slot = self._program.state.values.get(returned) if returned is not None else None
         return slot is not None and bool(origins(slot, Role.DEVICE))
 
     def _numbers_given(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
@@ -427,31 +431,6 @@ def _stores(unit: Unit, way: Way) -> Iterable[Store]:
                 yield Store(base, Side.AFTER, receiver(init))
             else:
                 yield Store(body[0], Side.BEFORE, receiver(init))
-
-
-def _unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cst.If]:
-    """The conditions that only choose between wrapping a model and what makes it ready without a wrapper."""
-    for wrapper in wrappers:
-        choice = next(unit.names.enclosing(wrapper.node, cst.If), None)
-        if not isinstance(choice, cst.If) or not isinstance(choice.orelse, cst.Else):
-            continue
-        alone = [*getattr(choice.body, "body", ())] == [wrapper.statement]
-        parts = list(descendants(choice.orelse))
-        works = any(isinstance(n, (cst.Assign, cst.AugAssign)) for n in parts)
-        refuses = any(isinstance(n, cst.Raise) for n in parts)
-        if alone and works and not refuses and not isinstance(unit.names.parents[choice], cst.If):
-            yield choice
-
-
-def _idle_choices(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[tuple[cst.IfExp, bool]]:
-    """The choices between the model inside a wrapper and the same without one."""
-    for node in inner:
-        choice = unit.names.parents.get(node)
-        if isinstance(choice, cst.IfExp) and choice.test is not node:
-            first = choice.body is node
-            other = choice.orelse if first else choice.body
-            if other.deep_equals(node.value):
-                yield choice, first
 
 
 def _stands_before(unit: Unit, node: cst.CSTNode, home: Home) -> bool:

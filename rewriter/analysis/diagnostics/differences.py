@@ -35,7 +35,7 @@ def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[U
         for loss in _losses(state, record):
             maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
             made_by = state.calls.get(maker) if isinstance(maker, cst.Call) else None
-            names = _normalisers(state, made_by, _kind(loss, made_by)) if made_by is not None else []
+            names = _normalisers(state, reach, made_by, _kind(loss, made_by)) if made_by is not None else []
             if names and made_by is not None and maker not in seen:
                 made = state.calls.get(loss.node) if isinstance(loss.node, cst.Call) else None
                 if made is not None and reduction_of(state, made.unit, made.node) == "sum":
@@ -66,11 +66,20 @@ def _kind(loss: Origin, made: CallRecord) -> Loss | Criterion:
     return transfer(outside_name(made), Loss) or Loss()
 
 
-def _normalisers(state: State, record: CallRecord, kind: Loss | Criterion) -> list[str]:
-    """By which of its arguments a loss may divide, beside the number of rows."""
+def _normalisers(state: State, reach: Reach, record: CallRecord, kind: Loss | Criterion) -> list[str]:
+    """By which of its arguments a loss may divide, beside the number of rows; those that it leaves out where the
+    program says so, or has targets of that class."""
     asked = {"weight": kind.weight, "ignore_index": kind.ignored}
     found = {name: constants_of(state).argument(record.unit, record.node, name, at) for name, at in asked.items()}
+    if kind.ignored is not None and found["ignore_index"] in _NOTHING and any(map(_leaves_out, reach.units)):
+        return ["ignore_index (-100)"]
     return [name for name, values in found.items() if values not in _NOTHING]
+
+
+def _leaves_out(unit: Unit) -> bool:
+    """Whether a module has the number of the class that losses of torch leave out where they are not told another."""
+    signs = (n for n in unit.names.parents if isinstance(n, cst.UnaryOperation) and isinstance(n.operator, cst.Minus))
+    return any(isinstance(sign.expression, cst.Integer) and sign.expression.value == "100" for sign in signs)
 
 
 _NOTHING: tuple[Values, ...] = (frozenset(), frozenset({None}))

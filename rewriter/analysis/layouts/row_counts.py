@@ -16,6 +16,7 @@ from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
+from ..syntax.nodes import keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -36,11 +37,12 @@ def counted(
     """The variables to gather, and the names that others take the place of because only rows are counted."""
     kept: list[Binding] = []
     swapped: list[tuple[cst.Name, str]] = []
+    bindings = list(bindings)
     for binding in bindings:
-        sizes = [read for read in binding.reads if read in reads]
-        labels = (
-            _labels(state, unit, training, loop, layouts, binding) if all(_is_size(unit, r) for r in sizes) else None
-        )
+        sizes, labels = [read for read in binding.reads if read in reads], None
+        if all(_is_size(unit, read) for read in sizes):
+            labels = _labels(state, unit, training, loop, layouts, binding)
+            labels = labels or _beside(state, unit, loop, binding, bindings, reads)
         if labels is not None and sizes:
             swapped.extend((read, labels.name) for read in sizes)
         kept.append(labels if labels is not None and sizes else binding)
@@ -92,6 +94,26 @@ def _is_size(unit: Unit, read: cst.Name) -> bool:
     above = unit.names.parents.get(parent) if isinstance(parent, (cst.Arg, cst.Attribute)) else None
     around = unit.names.parents.get(above) if isinstance(above, cst.Call) and not above.args else None
     return is_row_count(above) or is_row_count(around)
+
+
+def _beside(
+    state: State, unit: Unit, loop: cst.CSTNode, inputs: Binding, gathered: Iterable[Binding], reads: set[cst.CSTNode]
+) -> Binding | None:
+    """Another part of the batch that is gathered for more than its rows: torch itself gives each as many."""
+    loaders = state.loaders.get(loop, ())
+    torchs = all(
+        isinstance(loader.node, cst.Call)
+        and loader.qualified == "torch.utils.data.DataLoader"
+        and keyword(loader.node, "collate_fn", 6) is None
+        for loader in loaders
+    )
+    if not loaders or not torchs or not _of_batch(unit, loop, inputs) or _reshaped(unit, loop, inputs, set()):
+        return None
+    for other in gathered:
+        whole = any(read in reads and not _is_size(unit, read) for read in other.reads)
+        if other is not inputs and whole and _of_batch(unit, loop, other) and not _reshaped(unit, loop, other, set()):
+            return other
+    return None
 
 
 def _labels(

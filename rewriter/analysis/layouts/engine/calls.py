@@ -128,8 +128,8 @@ class Calls(Expressions):
         spent = self._steps
         self._steps = max(spent, MOST - _MOST_OF_A_MODEL)  # a model that is too large to follow hides nothing else
         found = [self._call(function, record, given) for function in functions]
-        if moved is not None and layer:
-            modules = origins(self.state.values.get(record.node.func), Role.MODEL)
+        modules = origins(self.state.values.get(record.node.func), Role.MODEL) if layer else []
+        if moved is not None or any(map(_has_own_loss, modules)):
             found += [self._module(module, given) for module in modules]
         self._steps = spent
         assumed = Unclear("", record.node) if functions or not layer else None
@@ -531,6 +531,11 @@ def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assum
         return replace(layout, elsewhere=True) if isinstance(layout, Unclear) else moved
     doubt = layout if assumed is not None and isinstance(layout, Unclear) else assumed
     return Shard(0, chosen=chosen or holds_chosen(layout), assumed=None if isinstance(layout, Shard) else doubt)
+
+
+def _has_own_loss(module: Origin) -> bool:
+    kind = transfer(module.qualified, kinds.ModelClass) if module.qualified else None
+    return kind is not None and bool(kind.own_loss)
 
 
 def _rows_if_unclear(layout: Layout) -> Layout:

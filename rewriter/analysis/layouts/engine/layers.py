@@ -15,6 +15,7 @@ from ...dataflow.values import State, origins
 from ...syntax.nodes import keyword
 from .axes import moved, pattern
 from .layout import (
+    LABELLED,
     PADDED,
     REPLICATED,
     Layout,
@@ -53,12 +54,12 @@ def through_module(
     operand = settled(given.operand(), given.node)
     everything = [settled(join_all(held(layout)), given.node) for layout in given.layouts()]
     bad = next((one for one in everything if isinstance(one, Unclear)), None)
-    if bad is not None:
+    if bad is not None and not kind.own_loss:
         return bad
-    if not any(isinstance(one, (Shard, ShardRow, Whole, Partial)) for one in everything):
+    if not any(isinstance(one, (Shard, ShardRow, Whole, Partial, Unclear)) for one in everything):
         return REPLICATED
     if kind.gives == "fields":
-        return _fields(everything, given)
+        return _fields(kind, everything, given)
     last = qualified.rpartition(".")[2]
     if isinstance(operand, Whole) and all(isinstance(one, (Whole, Replicated)) for one in everything):
         return Several((operand, operand)) if kind.gives == "output and state" else operand
@@ -88,16 +89,23 @@ def through_module(
     return operand
 
 
-def _fields(everything: Sequence[Layout], given: Arguments) -> Layout:
+def _fields(kind: training.ModelClass, everything: Sequence[Layout], given: Arguments) -> Layout:
     """What a model of transformers gives: ``model(**batch).logits``."""
-    rows = pointwise(everything, given.node)
+    own: Layout = Unclear("how this model averages its own loss over the rows is not known", given.node)
+    if kind.own_loss:
+        own = Partial("mean", LABELLED if kind.own_loss == "labels" else "")
+    rows = next((one for one in everything if isinstance(one, Unclear)), None) or pointwise(everything, given.node)
     if not isinstance(rows, Shard) or rows.dim:
-        return Unclear("a model is given something else than rows in the first dimension", given.node)
-    own = Unclear("how this model averages its own loss over the rows is not known", given.node)
+        if not isinstance(rows, Unclear):
+            rows = Unclear("a model is given something else than rows in the first dimension", given.node)
+        return Several((own, rows, rows, rows), _FIELDS) if kind.own_loss else rows
     masked = len(given.plain) > 1 or not {"attention_mask", "**"}.isdisjoint(given.named)
     uneven = "" if masked and rows.uneven == PADDED else rows.uneven  # it leaves out what is filled up
     kept = Shard(0, merged=rows.merged, uneven=uneven, chosen=rows.chosen)
-    return Several((own, kept, kept, kept), ("loss", "logits", "last_hidden_state", "pooler_output"))
+    return Several((own, kept, kept, kept), _FIELDS)
+
+
+_FIELDS = ("loss", "logits", "last_hidden_state", "pooler_output")
 
 
 def _named(made: cst.CSTNode, rows: Shard, given: Arguments) -> Layout:

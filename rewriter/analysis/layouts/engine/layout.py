@@ -105,6 +105,7 @@ class Partial(Layout):
 
 CHOSEN = "averages this loss over the entries that are chosen of its own shard"
 NORMALISED = "divides this loss by a sum or a mean over its own shard"
+LABELLED = "averages this loss over the targets of its own shard that are not -100"
 PADDED = "computes this loss from texts that are padded to the longest of its own shard"
 
 

@@ -49,6 +49,8 @@ class ModelClass(NamedTuple):
     """What its argument ``dropout`` is where none is given."""
     gives: Literal["tensor", "output and state", "fields", "modules"] = "tensor"
     """``fields``: an object with a tensor of rows in each field, but for the model's own loss."""
+    own_loss: Literal["", "rows", "labels"] = ""
+    """Of a model that gives fields: what its own loss is the mean of; ``labels``: of those that are not -100."""
     rows: Literal["first", "all but the last", "any", "along", "sequence", "named", "unknown"] = "first"
     """The dimensions in which the rows of a batch can be, and stay; ``along``: all but the one that ``dim`` names;
     ``sequence``: the first or the second, as ``batch_first`` says; ``named``: a text names them, see `Axes`."""

@@ -138,6 +138,16 @@ ROWS: Table = {
     # transformers
     "transformers.*Model*.from_pretrained": ("module", {"gives": "fields"}),  # its downloads lock their files
     "transformers.*Model*.from_config": ("module", {"gives": "fields"}),
+    "transformers.*ForSequenceClassification.from_*": ("module", {"gives": "fields", "own_loss": "rows"}),
+    "transformers.*ForImageClassification.from_*": ("module", {"gives": "fields", "own_loss": "rows"}),
+    "transformers.*ForMultipleChoice.from_*": ("module", {"gives": "fields", "own_loss": "rows"}),
+    "transformers.*ForTokenClassification.from_*": ("module", {"gives": "fields", "own_loss": "labels"}),
+    "transformers.*ForQuestionAnswering.from_*": ("module", {"gives": "fields", "own_loss": "labels"}),
+    "transformers.*ForConditionalGeneration.from_*": ("module", {"gives": "fields", "own_loss": "labels"}),
+    "transformers.*ForCausalLM.from_*": ("module", {"gives": "fields", "own_loss": "labels"}),
+    "transformers.*ForMaskedLM.from_*": ("module", {"gives": "fields", "own_loss": "labels"}),
+    "transformers.*ForSeq2SeqLM.from_*": ("module", {"gives": "fields", "own_loss": "labels"}),
+    "transformers.*LMHeadModel.from_pretrained": ("module", {"gives": "fields", "own_loss": "labels"}),
     "transformers.get_*schedule*": ("scheduler", {}),
     "transformers.DataCollatorWithPadding": ("collate", {"pads": "input_ids attention_mask token_type_ids"}),
     "transformers.default_data_collator": ("collate", {}),

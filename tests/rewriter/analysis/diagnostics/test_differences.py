@@ -342,3 +342,15 @@ def test_a_draw_with_a_bound_of_ones_own_is_not_the_same(trained: Trained) -> No
     bounds = {"len(x), size=8": ["same-noise"], "9, size=(len(x), 8)": ["same-noise"], "int(y.sum()), size=8": []}
     for bound, told in bounds.items():
         assert trained(top="import numpy as np", step=f"x = x + np.random.randint({bound})")[1] == told
+
+
+@pytest.mark.parametrize(
+    ("marked", "found"),
+    [
+        ("y[y == 0] = -100", ["weighted-mean"]),
+        ("y = torch.where(y == 0, -100, y)", ["weighted-mean"]),
+        ("y[y == 0] = -1", []),
+    ],
+)
+def test_targets_that_a_loss_leaves_out_without_being_told_to(marked: str, found: list[str], trained: Trained) -> None:
+    assert trained(step=marked, loss="loss = torch.nn.functional.cross_entropy(model(x), y)")[1] == found
