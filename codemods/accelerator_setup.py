@@ -41,6 +41,7 @@ program call too, gets a last parameter that they need not give: ``accelerator=N
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from dataclasses import replace
 
 import libcst as cst
 
@@ -54,6 +55,7 @@ from ..rewriter.editing.edits import (
     Made,
     Remove,
     Replace,
+    speaks_of_device,
 )
 from ..rewriter.facts.module import DeviceRead, HandDown, Handing, Home, ModuleFacts, Side
 from ..rewriter.findings import Finding
@@ -117,7 +119,9 @@ def _home(facts: ModuleFacts, home: Home, handed: Container[cst.Call]) -> Iterat
             yield kind(ID, home.node, home.gives, reason="the script reads its device there")
     still = {statement for statement, call in facts.still_called if call in handed}
     for statement in (s for s in home.removed if s not in still):
-        yield Remove(ID, statement, reason="the accelerator chooses the device", absorbs=_INSIDE)
+        gone = Remove(ID, statement, reason="the accelerator chooses the device", absorbs=_INSIDE)
+        elsewhere = statement is not home.node  # at its own place the comment is still true, of the accelerator
+        yield replace(gone, drops=speaks_of_device) if elsewhere else gone
 
 
 def _handed_still(facts: ModuleFacts, statement: cst.CSTNode, call: cst.Call) -> Edit:

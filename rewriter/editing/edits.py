@@ -120,6 +120,16 @@ def speaks_of_moving(comment: str) -> bool:
     return bool(words) and all(w in _MOVING for w in words) and bool({"device", "gpu", "cuda", "gpus"} & set(words))
 
 
+def speaks_of_device(comment: str) -> bool:
+    """Whether a comment is a few words on the choice of the device, and no code that is commented out."""
+    words = re.findall(r"[A-Za-z]+", comment.lower())
+    code = any(sign in comment for sign in "=()")
+    return not code and len(words) <= _FEW and not {"device", "devices", "gpu", "gpus", "cuda", "cpu"}.isdisjoint(words)
+
+
+_FEW = 8
+
+
 def with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
     """A call with the argument that an edit adds."""
     args = list(call.args)

@@ -17,7 +17,7 @@ from ..analysis.syntax.names import Names
 from ..analysis.syntax.scopes import Binding, ScopeKind
 from ..analysis.syntax.walk import children, descendants
 from .apply import apply
-from .edits import Edit, Remove, speaks_of_moving
+from .edits import Edit, Remove, speaks_of_device
 from .imports import exported, names_in
 
 _LOOKING = frozenset({"globals", "locals", "vars", "eval", "exec"})
@@ -57,7 +57,7 @@ def drop_idle(before: Names, tree: cst.Module, *, entry: bool) -> cst.Module:
 
 def _speaks_of_it(comment: str) -> bool:
     """Whether a comment only says that a device or a tensor type is chosen."""
-    return speaks_of_moving(comment) or set(re.findall(r"[a-z]+", comment.lower())) <= _CHOOSING
+    return speaks_of_device(comment) or set(re.findall(r"[a-z]+", comment.lower())) <= _CHOOSING
 
 
 def _candidates(before: Names, *, entry: bool) -> Iterator[Binding]:

@@ -373,11 +373,19 @@ class ReachedModule:
                 yield from (n for v in values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
 
     def _is_given_back(self, read: cst.Name) -> bool:
-        """Whether a function returns the device that is read: what calls it has the accelerator's."""
-        around = next(self._unit.names.enclosing(read, cst.Return), None)
-        returned = around.value if isinstance(around, cst.Return) else None
-        slot = self._program.state.values.get(returned) if returned is not None else None
-        return slot is not None and bool(origins(slot, Role.DEVICE))
+        """Whether a function returns the device that is read, perhaps among others: what calls it has the
+        accelerator's."""
+        node: cst.CSTNode = read
+        for around in self._unit.names.ancestors(read):
+            if isinstance(around, cst.Return):
+                return True
+            made = self._program.state.values.get(node)
+            if not isinstance(around, (cst.BaseElement, cst.Tuple, cst.List, cst.Dict)) and not (
+                made is not None and origins(made, Role.DEVICE)
+            ):
+                return False
+            node = around
+        return False
 
     def _numbers_given(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
         """The GPUs that parameters of the program's functions name by number: their defaults, and what calls give."""

@@ -260,6 +260,11 @@ THE_USER_CHOOSES = {
         'device = torch.device(args.test_at if args.test else args.at)',
         '(args.test) and (args.test_at == "cpu") or (not args.test) and (args.at == "cpu")',
     ),
+    "what is shown in each branch": (
+        'if torch.cuda.is_available() and not args.cpu:\n    device = torch.device("cuda")\n    print(device, 1)\n'
+        'else:\n    device = torch.device("cpu")\n    print("no GPU", device)',
+        "args.cpu",
+    ),
     "the CPU, if nothing is asked for": (
         'device = torch.device(args.at or "cpu")', 'args.at == "cpu" or not args.at'
     ),
@@ -304,6 +309,18 @@ def test_a_device_that_the_user_chooses_stays_chosen(
     choice: str, condition: str, migrated: Callable[[str], str]
 ) -> None:
     assert f"\naccelerator = Accelerator(cpu={condition})\n" in migrated(_with_device(choice))
+
+
+@pytest.mark.parametrize(
+    ("comment", "stays"),
+    [("CUDA for PyTorch", False), ("the device", False), ("device = 'cuda:1'", True), ("the largest batch", True)],
+)
+def test_a_comment_on_the_choice_of_the_device_goes_with_it(
+    comment: str, stays: bool, migrated: Callable[[str], str]
+) -> None:
+    choice = f"print('hello')\n# {comment}\nuse_cuda = torch.cuda.is_available()\n"
+    choice += "device = torch.device('cuda' if use_cuda else 'cpu')\n\nsize = 8"
+    assert (comment in migrated(_with_device(choice))) is stays
 
 
 def test_an_attribute_that_becomes_the_device_still_chooses_it(migrated: Callable[[str], str]) -> None:

@@ -424,10 +424,20 @@ def test_texts_are_cut_before_they_are_encoded(model: str, loss: str, padded: bo
     )
 
 
-def test_the_own_loss_of_a_model_is_no_rows(result: Result) -> None:
-    loop = ENCODED.format(loss="model(**tokenizer.batch_encode_plus(texts[k:k + 8]), labels=y).loss")
-    (found,) = (one for one in result(script(TEXTS, loop, BERT)).diagnoses if one.severity.value == "blocked")
+OWN_LOSS = ENCODED.format(loss="model(**tokenizer.batch_encode_plus(texts[k:k + 8]), labels=y).loss")
+
+
+def test_how_the_own_loss_of_a_model_is_averaged_must_be_known(result: Result) -> None:
+    text = script(TEXTS, OWN_LOSS, BERT).replace("AutoModelForSequenceClassification", "AutoModel")
+    (found,) = (one for one in result(text).diagnoses if one.severity.value == "blocked")
     assert "how this model averages its own loss over the rows is not known" in found.message
+
+
+@pytest.mark.parametrize(("kind", "told"), [("SequenceClassification", 0), ("CausalLM", 1)])
+def test_the_own_loss_of_a_model_may_be_that_of_a_shard(kind: str, told: int, result: Result) -> None:
+    file = result(script(TEXTS, OWN_LOSS, BERT).replace("SequenceClassification", kind))
+    assert file.after is not None
+    assert [one.id for one in file.diagnoses if one.id == "weighted-mean"] == ["weighted-mean"] * told
 
 
 def test_a_batch_that_a_function_unpacks_by_calling_itself_is_cut(migrated: Migrated) -> None:

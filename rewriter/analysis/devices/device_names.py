@@ -147,10 +147,12 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
     if name.param is not None and isinstance(name.definitions[0], cst.If):
         found = f'{name.binding.name} == "cpu"'
     order = unit.names.order
-    read = min((order(r) for r in name.binding.reads if order(r) > unit.names.end(name.definitions[0])), default=-1)
+    reads = [r for r in name.binding.reads if order(r) > unit.names.end(name.definitions[0])]
     for statement in name.definitions:
-        if 0 <= read < order(statement):  # the script has worked with the device by then
-            break
+        choice = _choice_of(unit, statement)
+        passed = (r for r in reads if order(r) < order(statement))
+        if not all(choice is not None and choice in unit.names.ancestors(r) for r in passed):
+            break  # the script has worked with the device by then
         around = next((a for a in unit.names.enclosing(statement, cst.If) if not is_guard(a)), None)
         if isinstance(statement, cst.If):
             values = {unit.names.parents[unit.names.statement(value)]: value for value in name.values}
@@ -158,7 +160,6 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
             continue
         value = next(value for value in name.values if unit.names.statement(value) is statement)
         given = condition_of(state, unit, value)
-        choice = _choice_of(unit, statement)
         branches = _branches_of(unit, choice, name) if choice is not None else {}
         if choice is not None and any(_is_asked(state, unit, device) for device in branches.values()):
             if value in next(iter(branches.items())):  # the first stands for all

@@ -91,16 +91,16 @@ def through_module(
 
 def _fields(kind: training.ModelClass, everything: Sequence[Layout], given: Arguments) -> Layout:
     """What a model of transformers gives: ``model(**batch).logits``."""
+    rows = next((one for one in everything if isinstance(one, Unclear)), None) or pointwise(everything, given.node)
+    masked = len(given.plain) > 1 or not {"attention_mask", "**"}.isdisjoint(given.named)
+    uneven = rows.uneven if isinstance(rows, Shard) and not (masked and rows.uneven == PADDED) else ""
     own: Layout = Unclear("how this model averages its own loss over the rows is not known", given.node)
     if kind.own_loss:
-        own = Partial("mean", LABELLED if kind.own_loss == "labels" else "")
-    rows = next((one for one in everything if isinstance(one, Unclear)), None) or pointwise(everything, given.node)
+        own = Partial("mean", LABELLED if kind.own_loss == "labels" else uneven)
     if not isinstance(rows, Shard) or rows.dim:
         if not isinstance(rows, Unclear):
             rows = Unclear("a model is given something else than rows in the first dimension", given.node)
         return Several((own, rows, rows, rows), _FIELDS) if kind.own_loss else rows
-    masked = len(given.plain) > 1 or not {"attention_mask", "**"}.isdisjoint(given.named)
-    uneven = "" if masked and rows.uneven == PADDED else rows.uneven  # it leaves out what is filled up
     kept = Shard(0, merged=rows.merged, uneven=uneven, chosen=rows.chosen)
     return Several((own, kept, kept, kept), _FIELDS)
 

@@ -116,11 +116,25 @@ print(hits / rows)"""
 
 
 @pytest.mark.parametrize("count", ["rows += len(x)", "rows += x.size(0)", "rows += x.shape[0]"])
-def test_what_the_model_alone_is_given_is_counted_where_no_name_has_the_output(count: str, trained: Trained) -> None:
+def test_what_the_model_alone_is_given_is_counted_by_what_is_gathered_anyway(count: str, trained: Trained) -> None:
+    """torch itself collates: each part of the batch has as many rows."""
     text, findings = trained(end=EVALUATED.format(count=count))
     assert "y = accelerator.gather_for_metrics(y)\n        hits += (accelerator.gather_for_metrics(model(x))" in text
+    assert count.replace("x", "y", 1) in text
+    assert text.count("gather_for_metrics") == 2 and findings == []
+
+
+COLLATE = """\
+def collate(rows):
+    return torch.stack([row[0] for row in rows]), torch.stack([row[1] for row in rows])"""
+
+
+@pytest.mark.parametrize("count", ["rows += len(x)", "rows += x.size(0)", "rows += x.shape[0]"])
+def test_what_the_model_alone_is_given_is_counted_where_a_part_may_have_more(count: str, trained: Trained) -> None:
+    """What a function of the script collates may have more rows in one part than in others."""
+    loader = "test_loader = DataLoader(test_data, batch_size=8, collate_fn=collate)\n"
+    text, _ = trained(top=COLLATE, end=loader + EVALUATED.format(count=count))
     assert count.replace("x", "accelerator.gather_for_metrics(x.new_zeros(len(x)))", 1) in text
-    assert text.count("gather_for_metrics") == 3 and findings == []
 
 
 def test_other_reads_of_what_the_model_is_given_keep_the_evaluation_whole(trained: Trained) -> None:

@@ -1,0 +1,48 @@
+"""What is left of wrappers around models once these are gone: choices between two things that are one now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from ..analysis.dataflow.values import Unit
+from ..analysis.syntax.walk import descendants
+from ..facts.module import OwnName, Placement
+
+
+def unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cst.If]:
+    """The conditions that only choose between wrapping a model and what makes it ready without a wrapper."""
+    for wrapper in wrappers:
+        choice = next(unit.names.enclosing(wrapper.node, cst.If), None)
+        if not isinstance(choice, cst.If) or not isinstance(choice.orelse, cst.Else):
+            continue
+        alone = [*getattr(choice.body, "body", ())] == [wrapper.statement]
+        parts = list(descendants(choice.orelse))
+        works = any(isinstance(n, (cst.Assign, cst.AugAssign)) for n in parts)
+        refuses = any(isinstance(n, cst.Raise) for n in parts)
+        if alone and works and not refuses and not isinstance(unit.names.parents[choice], cst.If):
+            yield choice
+
+
+def idle_choices(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[tuple[cst.IfExp, bool]]:
+    """The choices between the model inside a wrapper and the same without one."""
+    for node in inner:
+        choice = unit.names.parents.get(node)
+        if isinstance(choice, cst.IfExp) and choice.test is not node:
+            first = choice.body is node
+            other = choice.orelse if first else choice.body
+            if other.deep_equals(node.value):
+                yield choice, first
+
+
+def own_names(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[OwnName]:
+    """The statements that only set a variable to the model inside its wrapper: ``model = model.module``."""
+    choices = {choice.body if first else choice.orelse: choice for choice, first in idle_choices(unit, inner)}
+    for node in inner:
+        choice = choices.get(node)
+        assign = unit.names.parents.get(choice or node)
+        line = unit.names.parents.get(assign) if isinstance(assign, cst.Assign) else None
+        if isinstance(assign, cst.Assign) and isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
+            if len(assign.targets) == 1 and assign.targets[0].target.deep_equals(node.value):
+                yield OwnName(line, node, choice)
