@@ -23,12 +23,12 @@ from .groups import ORDER, FindingGroup, groups
 from .html_diff import sheet, weight
 from .html_frames import code_words, frame
 from .summary import audit_total, outcome
-from .text import counted
-from .verdict import below, last_word, unforeseen, worst_first
+from .text import counted, visible
+from .verdict import pointed, unforeseen
 
 if TYPE_CHECKING:
     from ..source import SourceError
-    from ..verify.handover import SeenVerdict
+    from ..verify.handover import SeenRow, SeenVerdict
 
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
 
@@ -81,7 +81,7 @@ def _title(result: Result, names: Sequence[str]) -> str:
 def _next(result: Result, errors: int, verdict: SeenVerdict | None, hints: Sequence[str]) -> str:
     """What came out, in a sentence or two, and the commands that can be copied."""
     said = [audit_total(result, errors) if result.audited is not None else outcome(result, errors)]
-    said += [last_word(verdict)] if verdict is not None else []
+    said += [verdict.conclusion] if verdict is not None else []
     commands = f"<pre>{escape(chr(10).join(hints))}</pre>" if hints else ""
     return f"<section id='next'>{''.join(f'<p>{escape(text)}</p>' for text in said)}{commands}</section>"
 
@@ -173,25 +173,33 @@ def _expect(result: Result) -> str:
 
 def _verdict(verdict: SeenVerdict) -> Iterator[str]:
     if verdict.original_error:
-        yield (
-            "<p class='broken'>The original script fails, so there is nothing to compare the migrated script with.</p>"
-        )
+        yield "<p class='broken'>The original script fails: there is nothing to compare the migrated script with.</p>"
         yield f"<pre>{escape(verdict.original_error)}</pre>"
         return
-    yield "<table class='plain'><tr><th>promise</th><th>processes</th><th>verdict</th><th>detail</th></tr>"
-    for promise in worst_first(verdict):
-        style = promise.outcome if promise.outcome in ("held", "broken") else "untestable"
-        step = f"step {promise.step}: " if promise.step else ""
-        detail = "<br>".join(escape(text) for text in (step + promise.detail, *below(promise)))
+    yield "<table class='plain'><tr><th>verdict</th><th>processes</th><th>promise</th></tr>"
+    for row in verdict.rows:
+        style = row.outcome if row.outcome in ("held", "broken") else "untestable"
         yield (
-            f"<tr><td>{escape(promise.promise)}</td><td>{promise.processes}</td>"
-            f"<td class='{style}'>{escape(promise.outcome)}</td><td>{detail}</td></tr>"
+            f"<tr><td class='{style}'>{escape(row.outcome)}</td><td>{escape(row.on)}</td>"
+            f"<td>{escape(row.promise)}<div class='dim'>{code_words(row.detail)}</div>{_pointed(row)}</td></tr>"
         )
     yield "</table>"
+    yield f"<p class='dim'>{escape(verdict.left_out)}</p>" if verdict.left_out else ""
     curves = _curves(verdict.data)
     if curves:
         yield f"<figure>{picture(curves)}</figure>"
-    yield "".join(f"<p class='dim'>{escape(note)}</p>" for note in (*verdict.notes, *unforeseen(verdict)))
+    notes = "".join(f"<li>{code_words(note)}</li>" for note in (*verdict.notes, *unforeseen(verdict)))
+    yield f"<p>For the comparison:</p><ul class='expect dim'>{notes}</ul>" if notes else ""
+
+
+def _pointed(row: SeenRow) -> str:
+    """The line that a broken promise points to, and its likeliest cause."""
+    code = ""
+    if row.at:
+        number = escape(row.at.rpartition(":")[2])
+        line = f"<div class='row'><span class='n'>{number}</span><pre>{escape(visible(row.code))}</pre></div>"
+        code = f"<div class='frame'><span class='where'>{escape(pointed(row))}</span>{line if row.code else ''}</div>"
+    return code + (f"<p>likely cause: {code_words(row.cause)}</p>" if row.cause else "")
 
 
 def _curves(data: Mapping[str, Any]) -> dict[str, list[float]]:

@@ -15,7 +15,7 @@ from torchlift.rewriter.report.curves import picture
 from torchlift.rewriter.report.html import page
 from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport
 from torchlift.rewriter.source import Source
-from torchlift.rewriter.verify.handover import SeenPromise, SeenVerdict
+from torchlift.rewriter.verify.handover import SeenPromise, SeenRow, SeenVerdict
 
 EVIL = "</td><script>alert(1)</script>&'\""
 VOID = {"meta", "br", "col"}
@@ -66,8 +66,9 @@ def result(before: str = "a\nb\n", after: str = "a\nc\n") -> Result:
 def verdict(**given: object) -> SeenVerdict:
     promises = (SeenPromise("losses", "the same losses", 2, "broken", f"loss {EVIL}", 3, ""),)
     curves = {"original": [2.0, 1.0, float("nan")], "2": [2.0, 1.5]}
+    rows = (SeenRow("the same losses", "2", "broken", f"step 3: loss {EVIL}"),)
     defaults = {
-        "status": 1, "mode": "exact", "promises": promises, "notes": (f"held {EVIL}",), "drawing": (),
+        "status": 1, "mode": "exact", "promises": promises, "notes": (f"held {EVIL}",), "drawing": (), "rows": rows,
         "original_error": "", "kept": (), "data": {"curves": curves},
     }  # fmt: skip
     return SeenVerdict(**{**defaults, **given})  # type: ignore[arg-type]
@@ -142,12 +143,14 @@ def test_the_outcome_and_what_to_run_next_stand_on_top() -> None:
 
 
 def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
-    held = SeenPromise("files", "the same files", 2, "held", "", None, "")
-    place = {"at": "train.py:9", "code": "print(total < 2)", "cause": "a metric that was not gathered"}
-    broken = SeenPromise("prints", "the same figures", 2, "broken", "1 is not 2", None, "", **place)
-    text = page(result(), (), verdict(promises=(held, broken)))
-    assert text.index("the same figures") < text.index("the same files")
-    assert "1 is not 2<br>migrated train.py:9: print(total &lt; 2)<br>likely cause: a metric" in text
+    held = SeenRow("the same files", "1, 2", "held")
+    place = {"at": "train.py:9", "code": "print(total < 2)", "side": "migrated", "cause": "call `gather(x)`"}
+    broken = SeenRow("the same figures", "2", "broken", "1 is not 2", **place)
+    text = page(result(), (), verdict(rows=(broken, held), conclusion="BROKEN: 1 of 2.", left_out="Nothing is saved."))
+    words = "".join(read(text).text)
+    assert words.index("BROKEN: 1 of 2.") < words.index("the same figures") < words.index("the same files")
+    assert "1 is not 2train.py:9, in the migrated script9print(total < 2)likely cause: call gather(x)" in words
+    assert "Nothing is saved." in words and "<code>gather(x)</code>" in text
 
 
 def test_an_original_that_does_not_run_is_said_with_its_traceback() -> None:

@@ -17,7 +17,7 @@ from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.html import page
 from torchlift.rewriter.result import Diagnosis, FileResult, Result
 from torchlift.rewriter.source import decode, read
-from torchlift.rewriter.verify.handover import SeenPromise, SeenVerdict
+from torchlift.rewriter.verify.handover import SeenRow, SeenVerdict
 
 
 def _beside(name: str) -> Any:
@@ -59,9 +59,11 @@ def _result() -> Result:
 
 
 def _verdict() -> SeenVerdict:
-    promises = (SeenPromise("losses", "the same losses", 2, "held", "20 losses", None, ""),)
+    place = {"at": "train.py:9", "code": f"print({EVIL!r})", "side": "migrated", "cause": "call `gather(x)`"}
+    broken = SeenRow("the same numbers", "2", "broken", "1, not `2`", **place)
+    rows = (broken, SeenRow("the same losses", "1, 2", "held"))
     curves = {"original": [2.0, 1.0, 0.7], "2": [2.0, 1.0, 0.71]}
-    return SeenVerdict(0, "exact", promises, (), (), "", (), {"curves": curves})
+    return SeenVerdict(1, "exact", (), ("a note",), (), "", (), {"curves": curves}, conclusion="BROKEN.", rows=rows)
 
 
 @pytest.fixture(scope="module")
