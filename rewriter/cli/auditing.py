@@ -41,7 +41,8 @@ def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
     if request.html is not None:
         from ..audit.catalogue import RULES
 
-        write_page(Path(request.html), result, survey, None, {rule.id: rule.summary for rule in RULES}, hints)
+        sentences = {rule.id: rule.summary for rule in RULES}
+        write_page(request, result, survey, None, sentences, hints)
     if request.format != "text":
         from ..audit.catalogue import RULES
 

@@ -159,8 +159,8 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         write_all([(file.source, file.after) for file in result.changed])
 
     if request.html is not None:
-        hints = list(_hints(result, survey, request, writes))
-        write_page(Path(request.html), result, survey, verdict, _sentences(catalogue), hints)
+        hints = list(_hints(result, survey, request, writes, verdict))
+        write_page(request, result, survey, verdict, _sentences(catalogue), hints)
     if request.format != "text":
         rules = partial(_documents, catalogue)
         out(for_machines(request.format, result, survey, status, writes, verdict, rules))
@@ -173,7 +173,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         write_bytes(result.changed[0].after if writes and result.changed else data)
     elif not request.write and not request.check and not (sys.stdout.isatty() and in_short(result, survey, request)):
         _show([file for file in result.changed if request.options.partial or not file.blocked], request)
-    _summarise(result, survey, request, writes)
+    _summarise(result, survey, request, writes, verdict)
     if verdict is not None:
         from shutil import get_terminal_size
 
@@ -246,13 +246,17 @@ def _show(files: Sequence[FileResult], request: Request) -> None:
         write_bytes(patch(file.source.path, file.source.data, file.after, base))
 
 
-def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -> None:
+def _summarise(
+    result: Result, survey: Survey, request: Request, writes: bool, verdict: SeenVerdict | None = None
+) -> None:
     """Say what was done and why, and what to run next."""
-    hints = list(_hints(result, survey, request, writes))
+    hints = list(_hints(result, survey, request, writes, verdict))
     summarise(result, survey, request, verb="changed" if writes else "would change", hints=hints)
 
 
-def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> Iterator[str]:
+def _hints(
+    result: Result, survey: Survey, request: Request, writes: bool, verdict: SeenVerdict | None
+) -> Iterator[str]:
     """What was not done and why, and the commands to run next, each on its own line."""
     from .invoked import chosen, invoked, launcher, quoted
 
@@ -269,7 +273,9 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
         else:
             yield "Nothing was written: not every promise is held."
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
-        if request.paths != ("-",):
+        if verdict is not None and verdict.status:
+            yield "Not to be applied as it is: not every promise is held, see the verdict."
+        elif request.paths != ("-",):
             yield f"To apply:  {command} --write {named}"
             if request.verify is None and script and not hook:
                 yield f"To verify: {command} {named} --verify -- ARGUMENTS"

@@ -92,7 +92,7 @@ def for_machines(
 
 
 def write_page(
-    path: Path,
+    request: Request,
     result: Result,
     survey: Survey,
     verdict: SeenVerdict | None,
@@ -102,9 +102,13 @@ def write_page(
     """Write the page of `--html`."""
     from ..report.html import page
 
+    path = Path(request.html or "")
+    programs = in_short(result, survey, request)
+    hints = [hint for hint in hints if not hint.startswith("Details:")]  # the page shows them
+
     try:
         path.write_text(
-            page(result, survey.refused, verdict, rules, hints),
+            page(result, survey.refused, verdict, rules, hints, programs),
             encoding="utf-8",
         )
     except OSError as error:

@@ -65,7 +65,7 @@ def _first(row: VerdictRow, several: bool) -> str:
     """The promise that is broken first, and where."""
     step = row.detail.partition(":")[0] if row.detail.startswith("step ") else ""
     place = f"the original's {row.at}" if row.side == "original" else row.at
-    on = f"on {row.on}" if several else ""
+    on = f"on {row.on} process{'' if row.on == '1' else 'es'}" if several else ""
     return ", ".join(text for text in (f'"{row.promise}"', on, step, place) if text)
 
 

@@ -137,9 +137,53 @@ def test_the_losses_are_drawn_and_what_is_no_number_is_left_out() -> None:
 def test_the_outcome_and_what_to_run_next_stand_on_top() -> None:
     text = page(result(), (), verdict(), hints=["To apply:  migrate --write 'my train.py'"])
     top = text.partition("<main id='main'>")[2]
-    assert top.lstrip().startswith("<section id='next'><p>1 file would change, 1 blocked; 1 file checked.")
-    assert "migrate --write &#x27;my train.py&#x27;</pre></section>" in top
+    assert top.lstrip().startswith("<section id='next' class='bad'><p>1 file would change, 1 blocked; 1 file checked.")
+    assert "<dt>To apply</dt><dd>migrate --write &#x27;my train.py&#x27;</dd></dl></section>" in top
     assert top.index("id='next'") < top.index("id='verdict'") < top.index("id='findings'")
+
+
+def test_counts_are_those_of_the_first_line() -> None:
+    """A finding of which two places are told is one, and edits that are not made are none."""
+    (file,) = result().files
+    (note, stop) = file.diagnoses
+    stopped = FileResult(file.source, file.source.data, file.changes, (stop._replace(cause=None, line=1), stop))
+    text = page(Result((file._replace(diagnoses=(note, note)), stopped), 2), ())
+    assert "1 edit, 2 findings (1 blocked, 1 note)." in text
+    assert "<p class='dim'>1 edit, 2 files checked</p>" in text and "<span>Findings</span><span>2</span>" in text
+    counts = re.findall(r"data-filter='severity' data-value='(\w+)' aria-pressed='false'>\w+ <b>(\d+)</b>", text)
+    assert counts == [("blocked", "1"), ("note", "1"), ("safe", "1")]
+
+
+def test_code_in_words_is_code() -> None:
+    (file,) = result().files
+    found = Diagnosis("local-decision", Severity.BLOCKED, "`x` differs", "write `y`", 1)
+    change = Change("backward", 2, 1, "because of `z`")
+    role = RoleReport("net", "f", "model", "given by `Net`", 3)
+    told = file._replace(diagnoses=(found,), changes=(change,), roles=(role,))
+    text = page(Result((told,), 1), (), verdict(notes=("a `b`",)), rules={"backward": "Call ``loss``."})
+    body = text.partition("</style>")[2].partition("<script>")[0]
+    assert "`" not in body
+    for word in ("x", "y", "z", "Net", "b", "loss"):
+        assert f"<code>{word}</code>" in body
+
+
+def test_what_an_id_means_is_said_once() -> None:
+    (file,) = result().files
+    stops = [Diagnosis("local-decision", Severity.BLOCKED, f"stop {n}", "", 1) for n in range(3)]
+    text = page(Result((file._replace(diagnoses=tuple(stops)),), 1), ())
+    assert text.count("What local-decision means") == 1
+    meant = "".join(read(text).text).partition("What local-decision means")[2]
+    assert "process" in meant[:400]
+
+
+def test_many_programs_have_a_line_each_and_many_places_are_folded() -> None:
+    (file,) = result().files
+    stop = Diagnosis("once", Severity.REVIEW, "look", "", 1)
+    files = [file._replace(source=file.source._replace(path=Path(f"p{n}.py")), diagnoses=(stop,)) for n in range(9)]
+    text = page(Result(tuple(files), 9), (), programs=[[one.source.path] for one in files])
+    assert text.count("<tr class='review'><td>to review</td><td><a href='#file") == 9
+    assert "<summary>and 3 other places</summary>" in text
+    assert "id='programs'" not in page(Result(tuple(files), 9), ())
 
 
 def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
