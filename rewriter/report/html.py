@@ -172,7 +172,7 @@ def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
         f"{escape(word)} <b>{counts[word]}</b></button>"
         for word in words
     )
-    return f"<h2>{title}</h2><div class='filters'>{buttons}</div>"
+    return f"<div class='by-{kind}'><h2>{title}</h2><div class='filters'>{buttons}</div></div>"
 
 
 def _programs(told: Sequence[ProgramRow], names: Sequence[str]) -> str:

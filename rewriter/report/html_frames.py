@@ -10,7 +10,17 @@ from html import escape
 from .explaining import paragraphs, sections
 from .frames import View
 
-_CODE = re.compile(r"``?([^`]+)``?")
+_CODE = re.compile(
+    r"""``?([^`]+)``?
+    | (?<![\w`/.-]) (
+        [A-Za-z_]\w+ (?: \.[A-Za-z_]\w+ )+ (?: \( (?: [^()] | \([^()]*\) )* \) )?  # accelerator.reduce(x.sum())
+        | [A-Za-z_]\w* \( (?: \.\.\. )? \)  # prepare(...)
+        | [A-Z]\w+ \( [^()]* \)  # Accelerator(cpu=True)
+        | --[a-z][a-z-]+  # an option
+    )""",
+    re.VERBOSE,
+)
+"""Code in a sentence: what is between backticks, and what is plainly no prose."""
 
 
 def frame(views: Sequence[View]) -> str:
@@ -30,8 +40,12 @@ def _line(view: View) -> str:
 
 
 def code_words(text: str) -> str:
-    """A sentence, with what is between backticks as code."""
-    return _CODE.sub(r"<code>\1</code>", escape(text))
+    """A sentence, with the code in it set as code."""
+    parts, last = [], 0
+    for found in _CODE.finditer(text):
+        parts += [escape(text[last : found.start()]), f"<code>{escape(found[1] or found[2])}</code>"]
+        last = found.end()
+    return "".join([*parts, escape(text[last:])])
 
 
 def meaning(id: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torchlift.rewriter.cli.main import run
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.report.curves import picture
 from torchlift.rewriter.report.html import page
+from torchlift.rewriter.report.html_frames import code_words
 from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport
 from torchlift.rewriter.source import Source
 from torchlift.rewriter.verify.handover import SeenPromise, SeenRow, SeenVerdict
@@ -165,6 +167,23 @@ def test_code_in_words_is_code() -> None:
     assert "`" not in body
     for word in ("x", "y", "z", "Net", "b", "loss"):
         assert f"<code>{word}</code>" in body
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("write accelerator.reduce(x.sum()) first", ["accelerator.reduce(x.sum())"]),
+        ("after prepare(...), with Accelerator(cpu=True)", ["prepare(...)", "Accelerator(cpu=True)"]),
+        ("see train.py, or say --keep-global-batch.", ["train.py", "--keep-global-batch"]),
+        ("in backticks: `a < b`, ``c``", ["a < b", "c"]),
+        ("the process(es) that wait. Each of 2.5 million rows, 1/N of them", []),
+        ("e.g. this, i.e. that", []),
+    ],
+)
+def test_what_is_set_as_code_in_a_sentence(text: str, code: list[str]) -> None:
+    found = code_words(text)
+    assert [unescape(one) for one in re.findall("<code>(.*?)</code>", found)] == code
+    assert unescape(re.sub("</?code>", "", found)) == text.replace("`", "")
 
 
 def test_what_an_id_means_is_said_once() -> None:
