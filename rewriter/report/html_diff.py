@@ -11,7 +11,7 @@ from ..result import Change, FileResult
 from .colors import Span, colors
 from .html_frames import code_words
 from .rows import DiffBlock, Row, hunks_of, is_whole, reasons
-from .text import at_lines
+from .text import at_lines, visible
 
 WEIGHTS = ("safe", "check")
 
@@ -98,7 +98,7 @@ def _code(text: str, marks: Sequence[tuple[int, int]], spans: Sequence[Span], ta
     cuts = {0, len(text), *(edge for start, end in marks for edge in (start, end)), *(e for s in spans for e in s[:2])}
     edges = sorted(edge for edge in cuts if edge <= len(text))
     for start, end in pairwise(edges):
-        piece = escape(text[start:end])
+        piece = escape(visible(text[start:end]))
         kind = next((kind for first, last, kind in spans if first <= start and end <= last), "")
         if kind:
             piece = f"<span class='{kind}'>{piece}</span>"

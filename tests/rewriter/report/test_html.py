@@ -105,6 +105,14 @@ def test_the_words_that_differ_are_marked_also_where_they_are_coloured() -> None
     assert "(<ins>accelerator</ins>): <span class='k'>pass</span>" in text
 
 
+def test_no_text_turns_its_line_around() -> None:
+    """A control character for the direction of text is spelled out: it would show another code than Python reads."""
+    (file,) = result("a = 1  # \u202e\nb\n", "a = 1  # \u202e\nc\n").files
+    found = Diagnosis("once", Severity.REVIEW, "look", "", 1)
+    text = page(Result((file._replace(diagnoses=(found,)),), 1), ())
+    assert "\u202e" not in text and text.count("\\u202e") == 3
+
+
 @pytest.mark.parametrize("text", ["x = '''\n", "def (:\n", "\x0c\n", "x = 1 \\\n", "a = 'é' # ü\n"])
 def test_what_is_no_python_is_shown_without_colours(text: str) -> None:
     read(page(result(text, text + "more\n"), ()))

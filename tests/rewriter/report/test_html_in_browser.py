@@ -259,6 +259,8 @@ def test_two_hundred_files_open_at_once(window: Any, tmp_path: Path) -> None:
     assert window.run(f"{states}.contentVisibility") == "200 auto"
     taken = "performance.getEntriesByType('navigation')[0].domComplete"
     assert min(_again(window, html, taken) for _ in range(3)) < 2000
+    window.run("document.querySelector('.side a[href=\"#file190\"]').click()")
+    assert abs(window.run("document.getElementById('file190').getBoundingClientRect().top")) < 40
     assert window.errors == []
 
 
