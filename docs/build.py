@@ -2,16 +2,20 @@
 Write the pages and pictures of the documentation that are made from the code.
 
 Run by `make docs`: `docs/rules.md` from the docstrings of the rules, `docs/findings.md` from the page that lies in the
-package, and three pictures in `docs/images`: the preview and the findings at a terminal (`preview.svg`,
-`findings.svg`) and the page of `--html` (`page.png`, where a Chromium is installed).
+package, and the pictures in `docs/images`, light and dark: what the command says at a terminal of 80 and of 140
+columns, and the page of `--html`, wide and narrow (where a Chromium is installed).
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
+import os
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,7 @@ from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.explaining import PAGE
 from torchlift.rewriter.report.html import page
-from torchlift.rewriter.report.rows import hunks_of
-from torchlift.rewriter.report.summary import summary
-from torchlift.rewriter.report.terminal import print_hunk
-from torchlift.rewriter.result import FileResult, Result
+from torchlift.rewriter.result import Result
 from torchlift.rewriter.rule import Rule
 from torchlift.rewriter.source import decode
 
@@ -44,18 +45,89 @@ comes out, and a second run changes nothing. `migrate --explain ID` shows the sa
 
 This page is made by `make docs` from the docstrings in `codemods/`.
 """
-_PLAIN = "24292f b3261e 1a7f37 8a5a00 0b62c9 823ca0 146e7d 6e7781"
-_BRIGHT = "57606a b3261e 1a7f37 8a5a00 0b62c9 823ca0 146e7d 8c959f"
+WIDTHS = (80, 140)
+SIZES = {"wide": (1000, 600), "narrow": (360, 640)}
+"""The pictures of the page: columns and rows of pixels."""
+_PLAIN = {
+    "light": "24292f b3261e 1a7f37 8a5a00 0b62c9 823ca0 146e7d 6e7781",
+    "dark": "8b949e ff7b72 56d27c e3b341 6cb0ff d2a8ff 76d9e6 e6edf3",
+}
+_GROUNDS = {"light": ("ffffff", "24292f"), "dark": ("0d1117", "e6edf3")}
+DONE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from data import Digits
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+loader = DataLoader(Digits(), batch_size=64, shuffle=True)
+model = nn.Linear(784, 10).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loss_fn = nn.CrossEntropyLoss(weight=torch.ones(10).to(device))
+
+for epoch in range(10):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = loss_fn(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print("epoch", epoch, "loss", loss.item())
+torch.save(model.state_dict(), "digits.pt")
+"""
+"""A program that is migrated, and of which something is to be reviewed."""
+STOPPED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from data import Digits
+from losses import score
+
+model = nn.Linear(784, 10)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(Digits(), batch_size=64, shuffle=True)
+for epoch in range(10):
+    for x, y in loader:
+        loss = score(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if (y == 3).sum() > 20:
+            break
+"""
+"""A program that is refused."""
+BESIDE = {
+    "losses.py": """\
+import focal
+
+
+def score(out, y):
+    return focal.loss(out, y)
+""",
+    "data.py": """\
+from torchvision.datasets import MNIST
+
+
+class Digits(MNIST):
+    pass
+""",
+}
+"""The other files of both."""
+TERMINALS = {"preview": DONE, "findings": STOPPED}
+
+
+def theme(scheme: str) -> TerminalTheme:
+    """The colours of a light or a dark terminal."""
+    ground, text = _GROUNDS[scheme]
+    colours = [*map(_colour, _PLAIN[scheme].split())]
+    return TerminalTheme(_colour(ground), _colour(text), colours, colours)
 
 
 def _colour(text: str) -> tuple[int, int, int]:
     red, green, blue = bytes.fromhex(text)
     return red, green, blue
-
-
-THEME = TerminalTheme(
-    _colour("ffffff"), _colour("24292f"), [*map(_colour, _PLAIN.split())], [*map(_colour, _BRIGHT.split())]
-)
 
 
 def rules_page() -> str:
@@ -85,62 +157,45 @@ def _body(rule: Rule) -> str:
     return "\n".join(lines)
 
 
-def migrated(name: str) -> FileResult:
-    """A fixture, under the name that a user's script would have."""
-    data = (ROOT / "fixtures" / name / "before.py").read_bytes()
-    (file,) = migrate([decode(data, Path("train.py"))], CATALOGUE, Config()).files
-    return file
+def said(folder: Path, width: int) -> str:
+    """What `migrate train.py` says at a terminal that is so wide, with its colours."""
+    own = Path(sys.executable).parent
+    path = os.pathsep.join([str(own), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path, "TERM": "xterm-256color", "COLUMNS": str(width)}
+    environment.pop("NO_COLOR", None)
+    reader, writer = os.openpty()
+    process = subprocess.Popen(
+        ["migrate", "--no-cache", "train.py"], cwd=folder, env=environment, stdin=writer, stdout=writer, stderr=writer
+    )
+    os.close(writer)
+    data = b""
+    with contextlib.suppress(OSError):  # Linux says so when nobody writes any more
+        while some := os.read(reader, 1 << 16):
+            data += some
+    os.close(reader)
+    process.wait()
+    lines = data.decode().replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rpartition("\r")[2].removeprefix("\x1b[K") for line in lines).strip("\n")
 
 
-def terminal(file: FileResult) -> str:
-    """The preview at a terminal, as SVG: the hunks that show most."""
-    console = Console(file=io.StringIO(), record=True, width=100, force_terminal=True, highlight=False)
-    hunks = hunks_of(file, context=1)
-    chosen = [hunk for hunk in hunks if any(c.rule in ("backward", "prepare") for c in hunk.changes)]
-    for hunk in chosen:
-        print_hunk(file, hunk, console)
-    return console.export_svg(title="migrate train.py", theme=THEME, unique_id="preview")
-
-
-TOLD = {
-    "train.py": """\
-import torch
-from torch import nn
-from torch.utils.data import DataLoader
-
-from data import Digits
-from losses import score
-
-model = nn.Linear(784, 10)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-loader = DataLoader(Digits(), batch_size=64, shuffle=True)
-for epoch in range(10):
-    for x, y in loader:
-        loss = score(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if (y == 3).sum() > 20:
-            break
-""",
-    "losses.py": """\
-import focal
-
-
-def score(out, y):
-    return focal.loss(out, y)
-""",
-}
-"""A program of which something is told."""
-
-
-def findings() -> str:
-    """What is said of a program at a terminal, as SVG."""
-    sources = [decode(text.encode(), Path(name)) for name, text in TOLD.items()]
-    told = summary(migrate(sources, CATALOGUE, Config()), (), width=100, wraps=True, color=True)
-    console = Console(file=io.StringIO(), record=True, width=100, force_terminal=True, highlight=False)
-    console.print(Text.from_ansi(told))
-    return console.export_svg(title="migrate train.py", theme=THEME, unique_id="findings")
+def terminals() -> Iterator[tuple[str, str]]:
+    """The pictures of a terminal: name and SVG."""
+    for name, script in TERMINALS.items():
+        with tempfile.TemporaryDirectory(prefix="torchlift-") as folder:
+            for file, text in {**BESIDE, "train.py": script}.items():
+                Path(folder, file).write_text(text, encoding="utf-8")
+            for width in WIDTHS:
+                text = said(Path(folder), width)
+                for scheme in _PLAIN:
+                    console = Console(
+                        file=io.StringIO(), record=True, width=width, force_terminal=True, highlight=False
+                    )
+                    for line in text.split("\n"):
+                        styled = Text.from_ansi(line)
+                        for row in styled.divide(range(width, len(styled), width)) if line else [styled]:
+                            console.print(row, soft_wrap=True)
+                    id = f"{name}-{width}-{scheme}"
+                    yield id, console.export_svg(title="migrate train.py", theme=theme(scheme), unique_id=id)
 
 
 def browser() -> Any:
@@ -153,24 +208,27 @@ def browser() -> Any:
     return module
 
 
-def screenshot(file: FileResult, target: Path) -> bool:
-    """The page of `--html` as a picture; False where there is no browser."""
+def screenshots(target: Path) -> bool:
+    """The page of `--html` as pictures; False where there is no browser."""
     chromium = browser()
     if chromium.found() is None:
         return False
+    data = (ROOT / "fixtures" / "mnist_functions" / "before.py").read_bytes()
+    result = migrate([decode(data, Path("train.py"))], CATALOGUE, Config())
+    stopped = migrate([decode(STOPPED.encode(), Path("probe.py"))], CATALOGUE, Config())
+    both = Result((*result.files, *stopped.files), 2, {"batch": "process"})
     rules = {entry.id: entry.load().summary for entry in CATALOGUE}
+    hints = ["To apply:  migrate --write train.py", "To learn more: migrate --explain local-decision"]
     with tempfile.TemporaryDirectory(prefix="torchlift-") as folder:
         html = Path(folder, "page.html")
-        html.write_text(page(Result((file,), 1, {"batch": "process"}), (), rules=rules), encoding="utf-8")
+        html.write_text(page(both, (), rules=rules, hints=hints), encoding="utf-8")
         window = chromium.Browser(Path(folder, "profile"))
-        window.size(1120, 640)
-        window.colours("light")
-        window.open(html)
-        window.run(
-            "document.querySelector('[data-rules~=backward]').scrollIntoView({block: 'center', behavior: 'instant'})"
-        )
-        window.run("document.querySelector('[data-rules~=backward] details').open = true")
-        window.picture(target)
+        for scheme in _PLAIN:
+            for name, size in SIZES.items():
+                window.size(*size)
+                window.colours(scheme)
+                window.open(html)
+                window.picture(target / f"page-{name}-{scheme}.png")
         window.close()
     return True
 
@@ -180,11 +238,10 @@ def main() -> int:
     IMAGES.mkdir(exist_ok=True)
     RULES.write_text(rules_page(), encoding="utf-8")
     FINDINGS.write_bytes(PAGE.read_bytes())
-    file = migrated("mnist_functions")
-    (IMAGES / "preview.svg").write_text(terminal(file) + "\n", encoding="utf-8")
-    (IMAGES / "findings.svg").write_text(findings() + "\n", encoding="utf-8")
-    if not screenshot(file, IMAGES / "page.png"):
-        sys.stderr.write("no picture of the page: install a Chromium (apt-get install chromium)\n")
+    for name, svg in terminals():
+        (IMAGES / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
+    if not screenshots(IMAGES):
+        sys.stderr.write("no pictures of the page: install a Chromium (apt-get install chromium)\n")
     sys.stdout.write(f"written: {RULES.relative_to(ROOT)}, {FINDINGS.relative_to(ROOT)}, {IMAGES.relative_to(ROOT)}\n")
     return 0
 

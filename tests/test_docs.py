@@ -40,9 +40,12 @@ def test_links_and_pictures_are_there(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} leads to {target}"
 
 
-def test_the_pictures_are_small() -> None:
-    for picture in (ROOT / "docs" / "images").iterdir():
-        assert picture.stat().st_size < 200_000, picture.name
+def test_the_pictures_are_small_and_shown() -> None:
+    pictures = list((ROOT / "docs" / "images").iterdir())
+    assert sum(picture.stat().st_size for picture in pictures) < 600_000
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shown = {Path(name).name for name in re.findall(r"""(?:src|srcset)="([^"]+)\"""", text)}
+    assert shown == {picture.name for picture in pictures}
 
 
 def test_every_field_of_the_json_report_is_described() -> None:

@@ -13,7 +13,7 @@ from ..config import ConfigError
 from ..rule import Entry
 from ..source import SourceError
 from ..verify.options import VerifyError
-from .output import for_machines, out, say, write_bytes, write_page
+from .output import for_machines, in_short, out, say, summarise, write_bytes, write_page
 from .progress import ProgressBar
 from .request import Request, parse
 from .usage import UsageError
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _COMPLETE = "_MIGRATE_COMPLETE"
 """The environment variable that the shell's completion script sets."""
 
-_MANY = 5
-"""Of more programs each gets one line, unless their details are asked for."""
 _FEW = 5
 """A hint repeats at most this many paths."""
+_SOME = 20
+"""A hint of a hook names at most so many files."""
 
 NOTHING, WOULD_CHANGE, BLOCKED, FAILED = range(4)
 
@@ -159,8 +159,8 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         write_all([(file.source, file.after) for file in result.changed])
 
     if request.html is not None:
-        hints = list(_hints(result, survey, request, writes))
-        write_page(Path(request.html), result, survey, verdict, _sentences(catalogue), hints)
+        hints = list(_hints(result, survey, request, writes, verdict))
+        write_page(request, result, survey, verdict, _sentences(catalogue), hints)
     if request.format != "text":
         rules = partial(_documents, catalogue)
         out(for_machines(request.format, result, survey, status, writes, verdict, rules))
@@ -171,9 +171,9 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         out(roles_table(result))
     elif request.write and data is not None and not survey.refused:
         write_bytes(result.changed[0].after if writes and result.changed else data)
-    elif not request.write and not request.check and not (sys.stdout.isatty() and _in_short(request, result, survey)):
+    elif not request.write and not request.check and not (sys.stdout.isatty() and in_short(result, survey, request)):
         _show([file for file in result.changed if request.options.partial or not file.blocked], request)
-    _summarise(result, survey, request, writes)
+    _summarise(result, survey, request, writes, verdict)
     if verdict is not None:
         from shutil import get_terminal_size
 
@@ -246,50 +246,26 @@ def _show(files: Sequence[FileResult], request: Request) -> None:
         write_bytes(patch(file.source.path, file.source.data, file.after, base))
 
 
-def _in_short(request: Request, result: Result, survey: Survey) -> list[list[Path]]:
-    """The programs of which each gets one line, as its files; none where their details are shown."""
-    told = {file.source.path for file in result.files if file.changed or file.diagnoses}
-    programs = [[source.path for source in program.sources] for program in survey.programs]
-    many = sum(not told.isdisjoint(paths) for paths in programs) > _MANY
-    return programs if many and not request.details and not request.interactive else []
+def _summarise(
+    result: Result, survey: Survey, request: Request, writes: bool, verdict: SeenVerdict | None = None
+) -> None:
+    """Say what was done and why, and what to run next."""
+    hints = list(_hints(result, survey, request, writes, verdict))
+    summarise(result, survey, request, verb="changed" if writes else "would change", hints=hints)
 
 
-def _summarise(result: Result, survey: Survey, request: Request, writes: bool) -> None:
-    """Write to stderr what was done and why, and what to run next."""
-    from shutil import get_terminal_size
-
-    from ..report.summary import summary
-
-    sys.stdout.flush()
-    verb, hint = "changed" if writes else "would change", "\n".join(_hints(result, survey, request, writes))
-    if request.hook:
-        from ..report.hook import hook_lines
-
-        sys.stderr.write(hook_lines(result, survey.refused, verb=verb, hint=hint))
-        return
-    terminal = sys.stderr.isatty()
-    sys.stderr.write(
-        summary(
-            result,
-            survey.refused,
-            verb=verb,
-            hint=hint,
-            width=get_terminal_size((100, 24)).columns,
-            wraps=terminal,
-            color=request.color and terminal,
-            encoding=sys.stderr.encoding or "utf-8",
-            programs=_in_short(request, result, survey),
-        )
-    )
-
-
-def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> Iterator[str]:
+def _hints(
+    result: Result, survey: Survey, request: Request, writes: bool, verdict: SeenVerdict | None
+) -> Iterator[str]:
     """What was not done and why, and the commands to run next, each on its own line."""
     from .invoked import chosen, invoked, launcher, quoted
 
-    way = ["--hook"] if request.hook else [] if request.follow else ["--no-follow"]
+    hook = request.hook
+    way = ["--hook"] if hook else [] if request.follow else ["--no-follow"]
     command = " ".join([invoked(), *way, *chosen(request.options)])
-    named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
+    paths = _free(result, survey) if hook else request.paths
+    most, otherwise = (_SOME, "and the files above") if hook else (_FEW, "and the same paths")
+    named = quoted(paths) if len(paths) <= most else otherwise
     script = len(request.paths) == 1 and request.paths != ("-",) and not Path(request.paths[0]).is_dir()
     if request.write and not writes and result.changed:
         if survey.refused or result.blocked:
@@ -297,19 +273,34 @@ def _hints(result: Result, survey: Survey, request: Request, writes: bool) -> It
         else:
             yield "Nothing was written: not every promise is held."
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
-        if request.paths != ("-",):
+        if verdict is not None and verdict.status:
+            yield "Not to be applied as it is: not every promise is held, see the verdict."
+        elif request.paths != ("-",):
             yield f"To apply:  {command} --write {named}"
-            if request.verify is None and script and not request.hook:
+            if request.verify is None and script and not hook:
                 yield f"To verify: {command} {named} --verify -- ARGUMENTS"
-    if writes and script and named.endswith(".py") and not request.hook:
+    if hook and writes:
+        yield "Next:      look at it with git diff, then git add it, and commit again"
+    if hook and result.blocked and paths and not survey.refused and not writes:
+        yield f"To apply what is not blocked: {command} --write {named}"
+    if writes and script and named.endswith(".py") and not hook:
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
-    if result.changed and not request.hook:
+    if result.changed and (writes or not hook):
         package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
         yield f"It needs:  {package}, where the script runs: pip install '{package}'"
-    if _in_short(request, result, survey):
+    if in_short(result, survey, request) and not hook:
         yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:
         ids = [d.id for file in result.files for d in file.diagnoses if d.severity.value == "blocked"]
-        if not request.hook:
-            yield f"To learn more: {invoked()} --explain {ids[0]}"
+        yield f"To learn more: {invoked()} --explain {ids[0]}"
         yield "--partial applies the safe edits of blocked files."
+
+
+def _free(result: Result, survey: Survey) -> list[str]:
+    """The files that would change, of programs in which nothing is blocked: those that can be written."""
+    from ..report.diff import shown
+
+    stopped = {file.source.path for file in result.files if file.blocked}
+    programs = [{source.path for source in program.sources} for program in survey.programs]
+    held = {path for paths in programs if not stopped.isdisjoint(paths) for path in paths}
+    return [shown(file.source.path) for file in result.changed if file.source.path not in held | stopped]

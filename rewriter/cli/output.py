@@ -13,6 +13,49 @@ if TYPE_CHECKING:
     from ..project.scan import Survey
     from ..result import Result
     from ..verify.handover import SeenVerdict
+    from .request import Request
+
+_MANY = 5
+"""Of more programs each gets one line, unless their details are asked for."""
+
+
+def in_short(result: Result, survey: Survey, request: Request) -> list[list[Path]]:
+    """The programs of which each gets one line, as its files; none where their details are shown."""
+    told = {file.source.path for file in result.files if file.changed or file.diagnoses}
+    programs = [[source.path for source in program.sources] for program in survey.programs] + survey.audited
+    many = sum(not told.isdisjoint(paths) for paths in programs) > _MANY
+    return programs if many and not request.details and not request.interactive else []
+
+
+def summarise(
+    result: Result, survey: Survey, request: Request, *, verb: str = "would change", hints: Sequence[str] = ()
+) -> None:
+    """Write to stderr what was found and done, and what to run next: in short for a hook."""
+    sys.stdout.flush()
+    encoding = sys.stderr.encoding or "utf-8"
+    if request.hook:
+        from ..report.hook import hook_lines
+
+        sys.stderr.write(hook_lines(result, survey.refused, verb=verb, hints=hints, encoding=encoding))
+        return
+    from shutil import get_terminal_size
+
+    from ..report.summary import summary
+
+    terminal = sys.stderr.isatty()
+    sys.stderr.write(
+        summary(
+            result,
+            survey.refused,
+            verb=verb,
+            hint="\n".join(hints),
+            width=get_terminal_size((100, 24)).columns,
+            wraps=terminal,
+            color=request.color and terminal,
+            encoding=encoding,
+            programs=in_short(result, survey, request),
+        )
+    )
 
 
 def for_machines(
@@ -49,7 +92,7 @@ def for_machines(
 
 
 def write_page(
-    path: Path,
+    request: Request,
     result: Result,
     survey: Survey,
     verdict: SeenVerdict | None,
@@ -59,9 +102,13 @@ def write_page(
     """Write the page of `--html`."""
     from ..report.html import page
 
+    path = Path(request.html or "")
+    programs = in_short(result, survey, request)
+    hints = [hint for hint in hints if not hint.startswith("Details:")]  # the page shows them
+
     try:
         path.write_text(
-            page(result, survey.refused, verdict, rules, hints),
+            page(result, survey.refused, verdict, rules, hints, programs),
             encoding="utf-8",
         )
     except OSError as error:

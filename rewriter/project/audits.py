@@ -111,12 +111,13 @@ class Auditor(Surveyor):
             return ()
         if result is None:
             return ()
-        self.survey.audited += 1
-        if notebook is None:
-            return result.files
-        from ..notebooks.document import file_of
+        files = result.files
+        if notebook is not None:
+            from ..notebooks.document import file_of
 
-        return (result.files[0]._replace(source=file_of(notebook), after=notebook.data), *result.files[1:])
+            files = (files[0]._replace(source=file_of(notebook), after=notebook.data), *files[1:])
+        self.survey.audited.append([file.source.path for file in files])
+        return files
 
 
 def _runs(statement: ast.stmt) -> bool:

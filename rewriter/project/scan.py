@@ -44,8 +44,8 @@ class Survey:
         """How many other files train in a way that needs no change."""
         self.unstarted: dict[Path, None] = {}
         """Files that train, of scripts that are not seen to start that."""
-        self.audited = 0
-        """How many distributed programs were audited."""
+        self.audited: list[list[Path]] = []
+        """The files of each distributed program that was audited, the script first."""
         self.options: dict[str, str] = {}
         self.programs: list[Given] = []
         """The programs that were migrated, each with its settings."""

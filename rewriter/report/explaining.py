@@ -35,6 +35,11 @@ def explanation(id: str) -> str:
     return "\n\n".join([id, *blocks, f"See {address('findings', id)}"]) + "\n"
 
 
+def paragraphs(id: str) -> list[str]:
+    """The section of an id in parts: paragraphs and lists without other signs than those of code, and examples."""
+    return [part if part.startswith("```") else _words(part) for part in re.split(r"\n\n(?! )", sections()[id])]
+
+
 def address(page: str, id: str) -> str:
     """The address of what a page of the documentation says of an id."""
     heading = next((heading for heading in _headings() if id in heading.split(", ")), id)

@@ -1,19 +1,36 @@
-"""What a hook says: one line for each file that needs somebody, and the conclusion."""
+"""What a hook says: the files that need somebody, each with its code and what to do; one line for each other file that
+would change; the conclusion, and the commands to run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from ..findings import Severity
-from ..result import Diagnosis, FileResult, Result
+from ..result import FileResult, Result
 from .diff import shown
+from .frames import frame
+from .groups import FindingGroup, groups
+from .summary import audit_total
 from .text import counted, visible
 
 _TOLD = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW)
 """The severities of findings that somebody has to read, the most serious first."""
+_FRAMED = 10
+"""The code of the most serious finding is shown for so many files."""
+_OTHERS = 3
+"""So many other findings of a file get a line each."""
+_WIDTH = 100
+"""The columns for code: a hook's output does not go to a terminal."""
 
 
-def hook_lines(result: Result, refused: Sequence[Exception], *, verb: str = "would change", hint: str = "") -> str:
+def hook_lines(
+    result: Result,
+    refused: Sequence[Exception],
+    *,
+    verb: str = "would change",
+    hints: Sequence[str] = (),
+    encoding: str = "utf-8",
+) -> str:
     """
     Return the whole text: short, because a hook runs at each commit and a preview shows the rest.
 
@@ -21,32 +38,56 @@ def hook_lines(result: Result, refused: Sequence[Exception], *, verb: str = "wou
         result: of the run.
         refused: the files that could not be looked at.
         verb: what happened to the changed files.
-        hint: what to run next, one command a line.
+        hints: what to run next, one command each.
+        encoding: that of the reader's terminal.
     """
     lines = [f"error: {error}" for error in refused]
-    lines += [line for file in result.files for line in _file(file, verb)]
+    needy = [(file, found) for file in result.files if (found := _found(file))]
+    needy.sort(key=lambda each: _TOLD.index(each[1][0].first.severity))
+    for number, (_, found) in enumerate(needy):
+        lines += [""] if lines and number <= _FRAMED else []
+        lines += _told(found, encoding) if number < _FRAMED else [_line(found[0])]
+    changes = [line for file in result.files for line in _change(file, verb)]
+    lines += [""] if lines and changes else []
+    lines += changes
+    lines += [""] if needy else []
     if result.files or not refused:
-        lines += [_total(result, len(refused), verb), *hint.splitlines()]
+        total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
+        lines += [total, *hints]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _file(file: FileResult, verb: str) -> Iterator[str]:
-    name = visible(shown(file.source.path))
-    told = sorted((d for d in file.diagnoses if d.severity in _TOLD), key=lambda d: _TOLD.index(d.severity))
-    parts = [f"{verb} ({counted(len(file.changes), 'edit')})"] if file.changed and not file.blocked else []
-    if told:
-        parts.append(_finding(told[0]) + (f" (and {counted(len(told) - 1, 'other finding')})" if told[1:] else ""))
-    if parts:
-        place = file.at(told[0].line) if told else ""
-        yield f"{name}{place}: {'; '.join(parts)}"
+def _found(file: FileResult) -> list[FindingGroup]:
+    return [group for group in groups(Result((file,), 1)) if group.first.severity in _TOLD]
+
+
+def _told(found: Sequence[FindingGroup], encoding: str) -> Iterator[str]:
+    """The findings of a file: the first with its code and what to do, some others in a line each."""
+    first = found[0]
+    yield _line(first)
+    yield from (f"  {line}" for line in frame(first.shown(), width=_WIDTH, paint=lambda t, _: t, encoding=encoding))
+    if first.first.remedy:
+        yield f"  help: {visible(first.first.remedy)}"
+    yield from map(_line, found[1 : _OTHERS + 1])
+    if more := len(found) - 1 - _OTHERS:
+        yield from [f"and {counted(more, 'other finding')} in this file"] if more > 0 else []
+
+
+def _line(group: FindingGroup) -> str:
+    first = group.first
+    return f"{group.places()[0]}: {first.severity.value} [{first.id}] {visible(group.message())}"
+
+
+def _change(file: FileResult, verb: str) -> Iterator[str]:
+    if file.changed and not file.blocked:
+        yield f"{visible(shown(file.source.path))}: {verb} ({counted(len(file.changes), 'edit')})"
 
 
 def _total(result: Result, errors: int, verb: str) -> str:
-    counts = {verb: len(result.changed), "blocked": sum(file.blocked for file in result.files), "not read": errors}
+    counts = {
+        "blocked": sum(file.blocked for file in result.files),
+        verb: sum(not file.blocked for file in result.changed),
+        "not read": errors,
+    }
     facts = [f"{counted(count, 'file')} {what}" for what, count in counts.items() if count] or ["nothing to change"]
     return f"{', '.join(facts)}; {counted(result.checked, 'file')} checked."
-
-
-def _finding(found: Diagnosis) -> str:
-    remedy = f" -> {visible(found.remedy)}" if found.remedy else ""
-    return f"{found.severity.value} [{found.id}] {visible(found.message)}{remedy}"

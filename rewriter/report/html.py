@@ -13,23 +13,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..findings import Severity
 from ..result import FileResult, Result
 from .curves import picture
 from .expect import expectations
 from .frames import place
 from .groups import ORDER, FindingGroup, groups
-from .html_diff import sheet, weight
-from .html_frames import code_words, frame
+from .html_diff import WEIGHTS, sheet, weight
+from .html_frames import code_words, frame, meaning
 from .summary import audit_total, outcome
-from .text import counted
-from .verdict import below, last_word, unforeseen, worst_first
+from .table import ProgramRow, rows
+from .text import counted, visible
+from .verdict import pointed, unforeseen
 
 if TYPE_CHECKING:
     from ..source import SourceError
-    from ..verify.handover import SeenVerdict
+    from ..verify.handover import SeenRow, SeenVerdict
 
+_PLACES = 6
+"""So many places of a finding are in sight."""
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
 
 
@@ -39,22 +44,29 @@ def page(
     verdict: SeenVerdict | None = None,
     rules: Mapping[str, str] | None = None,
     hints: Sequence[str] = (),
+    programs: Sequence[Sequence[Path]] = (),
 ) -> str:
-    """Return the page as HTML text; ``rules`` tells for each rule in a sentence what it does, ``hints`` are what to run
-    next."""
+    """
+    Return the page as HTML text.
+
+    ``rules`` tells for each rule in a sentence what it does, ``hints`` are what to run next; of ``programs``, each as
+    its files, the script first, each gets one line.
+    """
     from .diff import shown
 
     names = [shown(file.source.path) for file in result.files]
     found = groups(result)
+    table = rows(result, programs) if programs else []
     parts = [
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<title>{escape(_title(result, names))} - migrate</title><style>{_resource('page.css')}</style></head><body>",
         "<a class='skip' href='#main'>To the changes</a><div class='page'>",
-        _side(result, names, len(found) + len(refused), verdict),
+        _side(result, names, found, (len(table), len(refused)), verdict),
         "<main id='main'>",
         _next(result, len(refused), verdict, hints),
         *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
+        *([_section("programs", "Programs, the worst first", _programs(table, names))] if table else []),
         _section("findings", "Findings", _listed(found, refused, result.audited)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
         *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files)),
@@ -81,9 +93,23 @@ def _title(result: Result, names: Sequence[str]) -> str:
 def _next(result: Result, errors: int, verdict: SeenVerdict | None, hints: Sequence[str]) -> str:
     """What came out, in a sentence or two, and the commands that can be copied."""
     said = [audit_total(result, errors) if result.audited is not None else outcome(result, errors)]
-    said += [last_word(verdict)] if verdict is not None else []
-    commands = f"<pre>{escape(chr(10).join(hints))}</pre>" if hints else ""
-    return f"<section id='next'>{''.join(f'<p>{escape(text)}</p>' for text in said)}{commands}</section>"
+    said += [verdict.conclusion] if verdict is not None else []
+    bad = errors or any(file.blocked for file in result.files) or (verdict is not None and verdict.status)
+    found = {one.severity for file in result.files for one in file.diagnoses}
+    mood = "bad" if bad or Severity.ERROR in found else "warn" if Severity.REVIEW in found else "fine"
+    told = "".join(f"<p>{escape(text[:1].upper() + text[1:])}</p>" for text in said)
+    return f"<section id='next' class='{mood}'>{told}{_commands(hints)}</section>"
+
+
+def _commands(hints: Sequence[str]) -> str:
+    """What to run next, each command so that one click marks it."""
+    lines = []
+    for hint in hints:
+        label, colon, command = hint.partition(":")
+        lines.append(
+            f"<dt>{escape(label)}</dt><dd>{escape(command.strip())}</dd>" if colon else f"<dt>{escape(hint)}</dt>"
+        )
+    return f"<dl class='commands'>{''.join(lines)}</dl>" if lines else ""
 
 
 def _section(id: str, title: str, body: str) -> str:
@@ -93,22 +119,32 @@ def _section(id: str, title: str, body: str) -> str:
 # The sidebar ----------------------------------------------------------------------------------------------------------
 
 
-def _side(result: Result, names: Sequence[str], findings: int, verdict: SeenVerdict | None) -> str:
-    edits = sum(len(file.changes) for file in result.files)
-    rules = Counter(change.rule for file in result.files for change in file.changes)
-    words = Counter(found.severity.value for file in result.files for found in file.diagnoses)
-    words.update(weight(change) for file in result.files for change in file.changes)
+def _side(
+    result: Result,
+    names: Sequence[str],
+    found: Sequence[FindingGroup],
+    counts: tuple[int, int],
+    verdict: SeenVerdict | None,
+) -> str:
+    """The contents and the filters; ``counts`` are those of the programs in the table and of the files in error."""
+    programs, errors = counts
+    edits = sum(len(file.changes) for file in result.changed)
+    rules = Counter(change.rule for file in result.changed for change in file.changes)
+    words = Counter(group.first.severity.value for group in found)
+    words.update(weight(change) for file in result.changed for change in file.changes)
     parts = [
         "<li><a href='#verdict'><span>Verification</span></a></li>" if verdict is not None else "",
-        f"<li><a href='#findings'><span>Findings</span><span>{findings}</span></a></li>",
+        f"<li><a href='#programs'><span>Programs</span><span>{programs}</span></a></li>" if programs else "",
+        f"<li><a href='#findings'><span>Findings</span><span>{len(found) + errors}</span></a></li>",
         "<li><a href='#runtime'><span>At run time</span></a></li>" if result.changed else "",
     ]
+    order = sorted(enumerate(result.files), key=lambda each: not each[1].blocked)
+    links = [_link(number, file, names[number]) for number, file in order]
     keys = "".join(f"<dt>{_keys(key)}</dt><dd>{text}</dd>" for key, text in (k.split(":") for k in _KEYS.split("|")))
     return (
         f"<nav class='side' aria-label='Contents'><div><h1>{escape(_title(result, names))}</h1>"
         f"<p class='dim'>{counted(edits, 'edit')}, {counted(result.checked, 'file')} checked</p>"
-        f"<ul>{''.join(parts)}</ul><h2>Files</h2><ul>"
-        f"{''.join(_link(number, file, names[number]) for number, file in enumerate(result.files))}</ul>"
+        f"<ul>{''.join(parts)}</ul><h2>Files</h2><ul class='files'>{''.join(links)}</ul>"
         f"<div class='scripted'>{_filters('severity', 'Severity', words)}{_filters('rule', 'Rules', rules)}"
         "<p class='dim' id='shown' role='status'></p></div>"
         "<div class='tools scripted'><button id='theme' type='button'></button>"
@@ -127,16 +163,27 @@ def _link(number: int, file: FileResult, name: str) -> str:
 
 
 def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
-    order = [*(severity.value for severity in ORDER), "safe"]
+    order = [*(severity.value for severity in ORDER), *WEIGHTS]
     words = [word for word in order if word in counts] if kind == "severity" else sorted(counts)
-    if not words:
+    if len(words) < 2:
         return ""
     buttons = "".join(
         f"<button type='button' data-filter='{kind}' data-value='{escape(word)}' aria-pressed='false'>"
         f"{escape(word)} <b>{counts[word]}</b></button>"
         for word in words
     )
-    return f"<h2>{title}</h2><div class='filters'>{buttons}</div>"
+    return f"<div class='by-{kind}'><h2>{title}</h2><div class='filters'>{buttons}</div></div>"
+
+
+def _programs(told: Sequence[ProgramRow], names: Sequence[str]) -> str:
+    """A line for each program, which leads to its script."""
+    numbers = {name: number for number, name in enumerate(names)}
+    lines = []
+    for row in told:
+        name = f"<a href='#file{numbers[row.path]}'>{escape(row.path)}</a>" if row.path in numbers else escape(row.path)
+        style = row.worst.value if row.worst is not None and row.word != "ready" else "ready"
+        lines.append(f"<tr class='{style}'><td>{row.word}</td><td>{name}</td><td>{escape(row.told())}</td></tr>")
+    return f"<div class='scroll' tabindex='0'><table class='plain programs'>{''.join(lines)}</table></div>"
 
 
 # Findings -------------------------------------------------------------------------------------------------------------
@@ -146,21 +193,29 @@ def _listed(found: Sequence[FindingGroup], refused: Sequence[SourceError], audit
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
         return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
-    return f"{errors}<ul class='findings'>{''.join(map(_finding, found))}</ul>"
+    first = {group.first.id: number for number, group in reversed(list(enumerate(found)))}
+    items = (_finding(group, first[group.first.id] == number) for number, group in enumerate(found))
+    return f"{errors}<ul class='findings'>{''.join(items)}</ul>"
 
 
-def _finding(group: FindingGroup) -> str:
+def _finding(group: FindingGroup, explained: bool) -> str:
+    """One finding; with ``explained`` also what its id means, which is said once."""
     first, word = group.first, group.first.severity.value
     remedy = f"<p class='remedy'>{code_words(first.remedy)}</p>" if first.remedy else ""
     links = {
         place(file, told.line): f"#file{number}-{told.line}" if told.line else f"#file{number}"
         for number, file, told in group.members
     }
-    places = ", ".join(f"<a href='{target}'>{escape(name)}</a>" for name, target in links.items())
+    named = [f"<a href='{target}'>{escape(name)}</a>" for name, target in links.items()]
+    places = ", ".join(named[:_PLACES])
+    if more := named[_PLACES:]:
+        other = counted(len(more), "other place")
+        places += f" <details class='more'><summary>and {other}</summary>{', '.join(more)}</details>"
     return (
         f"<li class='finding {word}' data-severities='{word}' data-rules='{escape(first.id)}'><div class='head'>"
         f"<span class='word'>{word}</span><span class='chip'>{escape(first.id)}</span>"
-        f"{places}</div><p>{code_words(group.message())}</p>{frame(group.shown())}{remedy}</li>"
+        f"<span>{places}</span></div><p>{code_words(group.message())}</p>{frame(group.shown())}{remedy}"
+        f"{meaning(first.id) if explained else ''}</li>"
     )
 
 
@@ -173,25 +228,33 @@ def _expect(result: Result) -> str:
 
 def _verdict(verdict: SeenVerdict) -> Iterator[str]:
     if verdict.original_error:
-        yield (
-            "<p class='broken'>The original script fails, so there is nothing to compare the migrated script with.</p>"
-        )
+        yield "<p class='broken'>The original script fails: there is nothing to compare the migrated script with.</p>"
         yield f"<pre>{escape(verdict.original_error)}</pre>"
         return
-    yield "<table class='plain'><tr><th>promise</th><th>processes</th><th>verdict</th><th>detail</th></tr>"
-    for promise in worst_first(verdict):
-        style = promise.outcome if promise.outcome in ("held", "broken") else "untestable"
-        step = f"step {promise.step}: " if promise.step else ""
-        detail = "<br>".join(escape(text) for text in (step + promise.detail, *below(promise)))
+    yield "<table class='plain verdict'><tr><th>verdict</th><th>processes</th><th>promise</th><th>detail</th></tr>"
+    for row in verdict.rows:
+        style = row.outcome if row.outcome in ("held", "broken") else "untestable"
         yield (
-            f"<tr><td>{escape(promise.promise)}</td><td>{promise.processes}</td>"
-            f"<td class='{style}'>{escape(promise.outcome)}</td><td>{detail}</td></tr>"
+            f"<tr><td class='{style}'>{escape(row.outcome)}</td><td>{escape(row.on)}</td>"
+            f"<td>{escape(row.promise)}</td><td class='detail'>{code_words(row.detail)}{_pointed(row)}</td></tr>"
         )
     yield "</table>"
+    yield f"<p class='dim'>{escape(verdict.left_out)}</p>" if verdict.left_out else ""
     curves = _curves(verdict.data)
     if curves:
         yield f"<figure>{picture(curves)}</figure>"
-    yield "".join(f"<p class='dim'>{escape(note)}</p>" for note in (*verdict.notes, *unforeseen(verdict)))
+    notes = "".join(f"<li>{code_words(note)}</li>" for note in (*verdict.notes, *unforeseen(verdict)))
+    yield f"<p>For the comparison:</p><ul class='expect dim'>{notes}</ul>" if notes else ""
+
+
+def _pointed(row: SeenRow) -> str:
+    """The line that a broken promise points to, and its likeliest cause."""
+    code = ""
+    if row.at:
+        number = escape(row.at.rpartition(":")[2])
+        line = f"<div class='row'><span class='n'>{number}</span><pre>{escape(visible(row.code))}</pre></div>"
+        code = f"<div class='frame'><span class='where'>{escape(pointed(row))}</span>{line if row.code else ''}</div>"
+    return code + (f"<p>likely cause: {code_words(row.cause)}</p>" if row.cause else "")
 
 
 def _curves(data: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -223,11 +286,11 @@ def _file(number: int, file: FileResult, name: str, rules: Mapping[str, str]) ->
 def _roles(file: FileResult) -> str:
     if not file.roles:
         return ""
-    rows = "".join(
+    lines = "".join(
         f"<tr><td>{role.line}</td><td>{escape(role.scope)}</td><td>{escape(role.name)}</td>"
-        f"<td>{escape(role.role)}</td><td>{escape(role.because)}</td></tr>"
+        f"<td>{escape(role.role)}</td><td>{code_words(role.because)}</td></tr>"
         for role in dict.fromkeys(file.roles)
     )
     head = "<tr><th>line</th><th>in</th><th>name</th><th>taken for</th><th>because</th></tr>"
     summary = f"<summary>What each name was taken for ({len(dict.fromkeys(file.roles))})</summary>"
-    return f"<details class='roles'>{summary}<table class='plain'>{head}{rows}</table></details>"
+    return f"<details class='roles'>{summary}<table class='plain'>{head}{lines}</table></details>"

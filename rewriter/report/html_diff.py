@@ -9,13 +9,16 @@ from itertools import pairwise
 from ..findings import Severity
 from ..result import Change, FileResult
 from .colors import Span, colors
+from .html_frames import code_words
 from .rows import DiffBlock, Row, hunks_of, is_whole, reasons
-from .text import at_lines
+from .text import at_lines, visible
+
+WEIGHTS = ("safe", "check")
 
 
 def weight(change: Change) -> str:
     """The name in the filters for a safe edit, and for one that should be checked."""
-    return "safe" if change.severity is Severity.NOTE else change.severity.value
+    return WEIGHTS[change.severity is not Severity.NOTE]
 
 
 def sheet(number: int, file: FileResult, rules: Mapping[str, str]) -> str:
@@ -50,10 +53,10 @@ def _why(changes: Sequence[Change], rules: Mapping[str, str]) -> str:
         return ""
     told = reasons(changes)
     chips = "".join(f"<span class='chip'>{escape(rule)}</span>" for rule in dict.fromkeys(rule for rule, _, _ in told))
-    short = "; ".join(dict.fromkeys(reason for _, reason, _ in told if reason))
+    short = code_words("; ".join(dict.fromkeys(reason for _, reason, _ in told if reason)))
     terms = "".join(_term(rule, reason, lines, rules) for rule, reason, lines in told)
     return (
-        f"<tr class='why'><td colspan='4'><details><summary>{chips}<span class='short'>{escape(short)}</span></summary>"
+        f"<tr class='why'><td colspan='4'><details><summary>{chips}<span class='short'>{short}</span></summary>"
         f"<dl>{terms}</dl></details></td></tr>"
     )
 
@@ -61,8 +64,8 @@ def _why(changes: Sequence[Change], rules: Mapping[str, str]) -> str:
 def _term(rule: str, reason: str, lines: Sequence[int], rules: Mapping[str, str]) -> str:
     place = at_lines(lines)
     where = f" <span class='dim'>{place}</span>" if place else ""
-    what = f"<br><span class='dim'>{escape(rules[rule])}</span>" if rule in rules else ""
-    return f"<div><dt>{escape(rule)}{where}</dt><dd>{escape(reason)}{what}</dd></div>"
+    what = f"<br><span class='dim'>{code_words(rules[rule])}</span>" if rule in rules else ""
+    return f"<div><dt>{escape(rule)}{where}</dt><dd>{code_words(reason)}{what}</dd></div>"
 
 
 def _row(row: Row, number: int, old: Mapping[int, Sequence[Span]], new: Mapping[int, Sequence[Span]]) -> str:
@@ -95,7 +98,7 @@ def _code(text: str, marks: Sequence[tuple[int, int]], spans: Sequence[Span], ta
     cuts = {0, len(text), *(edge for start, end in marks for edge in (start, end)), *(e for s in spans for e in s[:2])}
     edges = sorted(edge for edge in cuts if edge <= len(text))
     for start, end in pairwise(edges):
-        piece = escape(text[start:end])
+        piece = escape(visible(text[start:end]))
         kind = next((kind for first, last, kind in spans if first <= start and end <= last), "")
         if kind:
             piece = f"<span class='{kind}'>{piece}</span>"

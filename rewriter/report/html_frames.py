@@ -1,4 +1,5 @@
-"""The code of a finding on the page: each line with its number, the part that it is about marked, and what is said."""
+"""The code of a finding on the page: each line with its number, the part that it is about marked, and what is said; and
+what its id means."""
 
 from __future__ import annotations
 
@@ -6,9 +7,20 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from .explaining import paragraphs, sections
 from .frames import View
 
-_CODE = re.compile(r"`([^`]+)`")
+_CODE = re.compile(
+    r"""``?([^`]+)``?
+    | (?<![\w`/.-]) (
+        [A-Za-z_]\w+ (?: \.[A-Za-z_]\w+ )+ (?: \( (?: [^()] | \([^()]*\) )* \) )?  # accelerator.reduce(x.sum())
+        | [A-Za-z_]\w* \( (?: \.\.\. )? \)  # prepare(...)
+        | [A-Z]\w+ \( [^()]* \)  # Accelerator(cpu=True)
+        | --[a-z][a-z-]+  # an option
+    )""",
+    re.VERBOSE,
+)
+"""Code in a sentence: what is between backticks, and what is plainly no prose."""
 
 
 def frame(views: Sequence[View]) -> str:
@@ -28,5 +40,25 @@ def _line(view: View) -> str:
 
 
 def code_words(text: str) -> str:
-    """A sentence, with what is between backticks as code."""
-    return _CODE.sub(r"<code>\1</code>", escape(text))
+    """A sentence, with the code in it set as code."""
+    parts, last = [], 0
+    for found in _CODE.finditer(text):
+        parts += [escape(text[last : found.start()]), f"<code>{escape(found[1] or found[2])}</code>"]
+        last = found.end()
+    return "".join([*parts, escape(text[last:])])
+
+
+def meaning(id: str) -> str:
+    """What an id of a finding means, to be opened; empty where the documentation has no section of it."""
+    if id not in sections():
+        return ""
+    blocks = "".join(map(_block, paragraphs(id)))
+    return f"<details class='meaning'><summary>What {escape(id)} means</summary>{blocks}</details>"
+
+
+def _block(text: str) -> str:
+    if text.startswith("```"):
+        lines = [line for line in text.splitlines() if not line.startswith("```")]
+        return f"<pre>{escape(chr(10).join(lines))}</pre>"
+    entries = text.split("\n- ") if text.startswith("- ") else [text]
+    return "".join(f"<p>{code_words(entry.removeprefix('- '))}</p>" for entry in entries)

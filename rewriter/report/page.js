@@ -64,29 +64,32 @@
     body.classList.add("current");
   };
   const toggle = (body) => { const details = body.querySelector("details"); if (details) details.open = !details.open; };
-  for (const body of all("tbody.changed")) {
-    body.addEventListener("click", (event) => {
-      mark(body);
-      if (event.target.closest("tr.change") && !String(getSelection())) toggle(body);
-    });
-  }
+  const at = (event) => event.target instanceof Element ? event.target.closest("tbody.changed") : null;
   // A changed line tells its reasons when the mouse rests on it; they stand in the page, in the closed part above it.
   const card = Object.assign(document.createElement("div"), { className: "card", hidden: true });
   document.body.append(card);
-  for (const body of all("tbody.changed")) {
-    body.addEventListener("mouseenter", () => {
-      const details = body.querySelector("details");
-      if (!details || details.open) return;
-      card.replaceChildren(details.querySelector("dl").cloneNode(true));
-      card.hidden = false;
-      const at = body.getBoundingClientRect();
-      card.style.left = `${at.left + scrollX + 40}px`;
-      card.style.top = `${at.bottom + scrollY + 4}px`;
-    });
-    for (const event of ["mouseleave", "click"]) body.addEventListener(event, () => { card.hidden = true; });
-  }
+  addEventListener("click", (event) => {
+    const body = at(event);
+    if (!body) return;
+    card.hidden = true;
+    mark(body);
+    if (event.target.closest("tr.change") && !String(getSelection())) toggle(body);
+  });
+  let over = null;
+  addEventListener("mouseover", (event) => {
+    const body = at(event);
+    if (body === over) return;
+    over = body;
+    const details = body?.querySelector("details");
+    card.hidden = !details || details.open;
+    if (card.hidden) return;
+    card.replaceChildren(details.querySelector("dl").cloneNode(true));
+    const edge = body.getBoundingClientRect();
+    card.style.left = `${edge.left + scrollX + 40}px`;
+    card.style.top = `${edge.bottom + scrollY + 4}px`;
+  });
   const step = (by) => {
-    const bodies = all("tbody.changed:not([hidden])").filter((body) => body.offsetParent !== null);
+    const bodies = all("tbody.changed:not([hidden])").filter((body) => !body.closest("[hidden]"));
     if (!bodies.length) return;
     const at = bodies.indexOf(current);
     const next = bodies[at < 0 ? (by > 0 ? 0 : bodies.length - 1) : Math.max(0, Math.min(bodies.length - 1, at + by))];
@@ -106,6 +109,8 @@
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
     keys[event.key]?.();
   });
+
+  addEventListener("beforeprint", () => { for (const d of all(".why details, .more")) d.open = true; });
 
   // The sidebar says where one is.
   const near = new Set();

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ..findings import Severity
-from ..result import Diagnosis, FileResult, Result
+from ..result import CausePlace, Diagnosis, FileResult, Result
 from ..source import BOM, SourceError
 from .diff import shown
-from .explaining import explanation, one_sentence, sections
+from .explaining import address, explanation, one_sentence, sections
 from .opcodes import opcodes
 from .text import counted
 
+HOME = "https://github.com/torchlift/torchlift"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 WOULD_CHANGE = "would-change"
 UNREADABLE = "unreadable"
@@ -49,8 +51,9 @@ def sarif(
     results = [entry for file in result.files for entry in _file(file)]
     results += [_refused(error) for error in refused]
     ids = sorted({entry["ruleId"] for entry in results})
-    told = [_rule(id, {**_OWN, **(rules or {})}) for id in ids]
-    driver = {"name": "torchlift", "rules": told, **({"version": version} if version else {})}
+    page = "findings" if result.audited is not None else "rules"
+    told = [_rule(id, {**_OWN, **(rules or {})}, page) for id in ids]
+    driver = {"name": "torchlift", "informationUri": HOME, "rules": told, **({"version": version} if version else {})}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
@@ -59,16 +62,17 @@ def sarif(
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(id: str, own: Mapping[str, str]) -> dict[str, Any]:
-    """What a viewer shows of an id beside each result."""
+def _rule(id: str, own: Mapping[str, str], page: str) -> dict[str, Any]:
+    """What a viewer shows of an id beside each result; ``page`` is that of the documentation on those of ``own``."""
     if id in sections():
-        sentence, text, markdown = one_sentence(id), explanation(id), sections()[id]
+        sentence, text, markdown, page = one_sentence(id), explanation(id), sections()[id], "findings"
     elif id in own:
         text = markdown = own[id].strip()
         sentence = " ".join(text.partition("\n\n")[0].split())
     else:
         return {"id": id}
-    return {"id": id, "shortDescription": {"text": sentence}, "help": {"text": text, "markdown": markdown}}
+    more = {} if id in _OWN else {"helpUri": address(page, id)}
+    return {"id": id, "shortDescription": {"text": sentence}, "help": {"text": text, "markdown": markdown}, **more}
 
 
 def _file(file: FileResult) -> Iterator[dict[str, Any]]:
@@ -82,26 +86,46 @@ def _file(file: FileResult) -> Iterator[dict[str, Any]]:
 
 
 def _finding(file: FileResult, found: Diagnosis) -> dict[str, Any]:
-    text = f"{found.message}. {found.remedy}".rstrip(". ")
-    return _entry(found.id, _LEVELS[found.severity], text, file, found.line, found.column)
+    text = found.message + (f". Help: {found.remedy}" if found.remedy else "")
+    entry = _entry(found.id, _LEVELS[found.severity], text, file, found.line, found.column, found.end)
+    return {**entry, "relatedLocations": [_cause(file, found.cause)]} if found.cause is not None else entry
 
 
-def _entry(id: str, level: str, text: str, file: FileResult, line: int, column: int = 0) -> dict[str, Any]:
+def _cause(file: FileResult, cause: CausePlace) -> dict[str, Any]:
+    """Where a finding comes from: viewers show it beside the result."""
+    uri = {"uri": quote(shown(Path(cause.path)))} if cause.path else _uri(file)
+    line, columns = cause.line, (cause.column, cause.end)
+    if file.source.notebook is not None and not cause.path:
+        line, columns = file.line_of_file(line), (0, 0)
+    place = _place(uri, line, *columns)
+    return {**place, "message": {"text": cause.label}}
+
+
+def _entry(
+    id: str, level: str, text: str, file: FileResult, line: int, column: int = 0, end: int = 0
+) -> dict[str, Any]:
     if file.source.notebook is not None:
-        line, column = file.line_of_file(line), 0
-    region = {"startLine": max(line, 1), **({"startColumn": column} if column else {})}
-    place = {"artifactLocation": _uri(file), "region": region}
-    return {"ruleId": id, "level": level, "message": {"text": text}, "locations": [{"physicalLocation": place}]}
+        line, column, end = file.line_of_file(line), 0, 0
+    place = _place(_uri(file), line, column, end)
+    return {"ruleId": id, "level": level, "message": {"text": text}, "locations": [place]}
+
+
+def _place(uri: Mapping[str, str], line: int, column: int, end: int = 0) -> dict[str, Any]:
+    """A place; columns that are 0 are not known."""
+    region = {"startLine": max(line, 1)}
+    if column:
+        region |= {"startColumn": column, **({"endColumn": end} if end > column else {})}
+    return {"physicalLocation": {"artifactLocation": uri, "region": region}}
 
 
 def _refused(error: SourceError) -> dict[str, Any]:
-    place = {"artifactLocation": {"uri": quote(shown(error.path))}, "region": {"startLine": max(error.line, 1)}}
+    place = _place({"uri": quote(shown(error.path))}, error.line, 0)
     text = f"{error.cause}. {error.remedy}".rstrip(". ")
     return {
         "ruleId": UNREADABLE,
         "level": "error",
         "message": {"text": text},
-        "locations": [{"physicalLocation": place}],
+        "locations": [place],
     }
 
 

@@ -1,87 +1,84 @@
-"""The verdict for a person: a table of promises, the loss curves, what was fixed for the comparison, and the
-conclusion."""
+"""The verdict for a person: the conclusion, the table of promises, the loss curves, and what was made equal for the
+comparison."""
 
 from __future__ import annotations
 
-import io
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from textwrap import wrap
 
-from rich.console import Console
-from rich.text import Text
+from ..verify.handover import SeenRow, SeenVerdict
+from .text import visible
 
-from ..verify.handover import NOT_COMPARED, SeenPromise, SeenVerdict
-from .text import counted
-
-_STYLES = {"broken": "bold red", "not testable": "yellow", "held": "green"}
-"""In the order in which outcomes are listed."""
-_HEAD = ("promise", "on", "verdict", "detail")
-_LEAST = 30
-"""Details have so many columns at least, on whatever terminal."""
+_STYLES = {"broken": "1;31", "not testable": "33", "held": "32"}
+_LEAST, _ROOM = 20, 40
+"""Lines are never wrapped at fewer columns; details get a column of their own if it has so many."""
 
 
 def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120) -> str:
     """Return the whole text, for stderr."""
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=color, no_color=not color, width=width, highlight=False)
+
+    def paint(text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if color else text
+
+    width = max(width, _LEAST)
+    lines = [paint(line, "1") for line in wrap(verdict.conclusion, width)]
+    lines.append("")
     if verdict.original_error:
-        console.print(
-            "The original script fails, so there is nothing to compare the migrated script with:\n", markup=False
-        )
-        console.print(Text(verdict.original_error.rstrip()), soft_wrap=True)
-    else:
-        for row in _table(verdict, width):
-            console.print(row, soft_wrap=True)
-        console.print()
-        for line in verdict.drawing:
-            console.print(Text(line), soft_wrap=True)
-        if verdict.drawing:
-            console.print()
-        for note in (*verdict.notes, *unforeseen(verdict)):
-            console.print(Text(f"- {note}"))
-    for folder in verdict.kept:
-        console.print(Text(f"kept: {folder}"), soft_wrap=True)
-    console.print(Text(last_word(verdict), style="bold" if color else ""))
-    return out.getvalue()
+        lines += map(visible, verdict.original_error.rstrip().split("\n"))
+        return "\n".join(lines) + "\n"
+    for outcome, line in _table(verdict.rows, width):
+        word = outcome.upper() if outcome == "broken" else outcome
+        lines.append(paint(word, _STYLES[outcome]) + line.removeprefix(word) if outcome else line)
+    lines += wrap(verdict.left_out, width)
+    lines.append("")
+    if verdict.drawing:
+        lines += [*verdict.drawing, ""]
+    notes = [*verdict.notes, *unforeseen(verdict)]
+    lines += ["For the comparison:"] if notes else []
+    for note in notes:
+        lines += wrap(f"- {visible(note)}", width, subsequent_indent="  ")
+    lines += [f"kept: {folder}" for folder in verdict.kept]
+    return "\n".join(lines) + "\n"
 
 
-def _table(verdict: SeenVerdict, width: int) -> Iterator[Text]:
-    """The rows of the table that `torchlift verify` prints: what is broken first, with its line and its cause."""
-    found = worst_first(verdict)
-    rows = [(p.promise, str(p.processes), p.outcome.upper() if p.outcome == "broken" else p.outcome) for p in found]
-    columns = [max(map(len, column)) for column in zip(_HEAD[:3], *rows, strict=True)]
-    yield from _row(_HEAD[:3], _HEAD[3], columns, width, ("bold",) * 4)
-    for promise, row in zip(found, rows, strict=True):
-        detail = f"step {promise.step}: {promise.detail}" if promise.step else promise.detail
-        yield from _row(row, detail, columns, width, ("", "", _STYLES[promise.outcome], ""))
-        for text in below(promise):
-            for line in wrap(text, max(width, _LEAST), initial_indent="    ", subsequent_indent="      "):
-                yield Text(line)
+def _table(rows: Sequence[SeenRow], width: int) -> Iterator[tuple[str, str]]:
+    """The table that `torchlift verify` prints: each line, the first one of a row with its outcome."""
+    words = [row.outcome.upper() if row.outcome == "broken" else row.outcome for row in rows]
+    head = ("verdict", "procs", "promise")
+    cells = [head, *((word, row.on, row.promise) for word, row in zip(words, rows, strict=True))]
+    sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    first, indent = sum(sizes[:2]) + 4, sum(sizes) + 6
+    columned = width - indent >= _ROOM
+    for row, (word, on, promise) in zip([None, *rows], cells, strict=True):
+        detail, outcome = ("detail", "") if row is None else (visible(row.detail), row.outcome)
+        start = f"{word:<{sizes[0]}}  {on:<{sizes[1]}}  "
+        texts: list[str] = []
+        if columned:
+            texts = wrap(detail, width - indent) or [""]
+            texts = [f"{start}{promise:<{sizes[2]}}  {texts[0]}".rstrip(), *(" " * indent + t for t in texts[1:])]
+        elif row is not None:
+            said = f"{promise}: {detail}" if detail else promise
+            texts = wrap(start + said, width, subsequent_indent=" " * min(first, width // 3))
+        yield from ((outcome if not number else "", text) for number, text in enumerate(texts))
+        yield from (("", text) for text in (_below(row, width) if row is not None else ()))
 
 
-def worst_first(verdict: SeenVerdict) -> list[SeenPromise]:
-    """The promises, those that are broken first."""
-    order = list(_STYLES)
-    return sorted(verdict.promises, key=lambda promise: order.index(promise.outcome))
-
-
-def _row(row: Sequence[str], detail: str, columns: Sequence[int], width: int, styles: Sequence[str]) -> Iterator[Text]:
-    indent = sum(columns) + 2 * len(columns)
-    for number, text in enumerate(wrap(detail, max(width - indent, _LEAST)) or [""]):
-        line = Text(" " * indent if number else "")
-        for cell, size, style in () if number else zip(row, columns, styles, strict=False):
-            line.append(f"{cell:<{size}}", style).append("  ")
-        line.append(text, styles[-1])
-        line.rstrip()
-        yield line
-
-
-def below(promise: SeenPromise) -> list[str]:
+def _below(row: SeenRow, width: int) -> Iterator[str]:
     """The line that a broken promise points to, and its likeliest cause."""
-    place = f"{promise.side} {promise.at}: {promise.code}".removesuffix(": ") if promise.at else ""
-    cause = f"likely cause: {promise.cause}" if promise.cause else ""
-    return [text for text in (place, cause) if text]
+    inside = partial(wrap, width=width, initial_indent="    ", subsequent_indent="      ")
+    if row.at:
+        yield from inside(f"--> {pointed(row)}")
+        if row.code:
+            code = f"    {row.at.rpartition(':')[2]} | {visible(row.code)}"
+            yield code if len(code) <= width else f"{code[: width - 3]}..."
+    if row.cause:
+        yield from inside(f"likely cause: {row.cause}")
+
+
+def pointed(row: SeenRow) -> str:
+    """The place that a broken promise points to, in words."""
+    return f"{visible(row.at)}, in the {row.side} script"
 
 
 def unforeseen(verdict: SeenVerdict) -> list[str]:
@@ -102,15 +99,3 @@ def unforeseen(verdict: SeenVerdict) -> list[str]:
         )
         for invariants, promises in gaps.items()
     ]
-
-
-def last_word(verdict: SeenVerdict) -> str:
-    """Return the conclusion in one line."""
-    if verdict.original_error:
-        return "Not verified: fix the original first, so that it runs with the same arguments."
-    if verdict.status == NOT_COMPARED:
-        return "Not verified: there was no run of the original to compare with."
-    count = Counter(promise.outcome for promise in verdict.promises)
-    facts = [f"{counted(count['held'], 'promise')} held"]
-    facts += [f"{count[word]} {word}" for word in ("broken", "not testable") if count[word]]
-    return f"Verified ({verdict.mode}): {', '.join(facts)}."

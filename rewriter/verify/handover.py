@@ -17,11 +17,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..result import FileResult
 from ..validation.foreseen import FORESEEN
 from .options import Asked, VerifyError
+
+T = TypeVar("T")
 
 VERSION = 1
 """The version of the format of the request and of the verdict."""
@@ -37,6 +39,8 @@ def has(name):
 print(int(has("torch")), int(has("torchlift.runtime.verify")))
 """
 _PROBE_SECONDS = 30
+_CONCLUSIONS = {0: "HELD.", 1: "BROKEN."}
+"""In short, by status, of a runtime that says no more."""
 _BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
 """Findings which say that training on several processes differs from the original, even if the migration is correct."""
 
@@ -53,18 +57,28 @@ class SeenPromise:
     detail: str
     step: int | None
     figure: str
-    at: str = ""
-    """The line that a broken promise points to, of the script that ``side`` names."""
-    code: str = ""
-    """What that line says."""
-    side: str = "migrated"
-    cause: str = ""
-    """The likeliest cause; empty where none is likelier than others."""
 
     @property
     def foreseen_by(self) -> tuple[str, ...]:
         """The invariants of the check of the migrated program that foresee a break of it."""
         return FORESEEN.get(self.id, ())
+
+
+@dataclass(frozen=True)
+class SeenRow:
+    """One row of the table: a promise on the numbers of processes ``on``, or several of which the same is said."""
+
+    promise: str
+    on: str
+    outcome: str
+    detail: str = ""
+    at: str = ""
+    """The line that a broken promise points to, of the script that ``side`` names."""
+    code: str = ""
+    """What that line says."""
+    side: str = ""
+    cause: str = ""
+    """The likeliest cause; empty where none is likelier than others."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,11 @@ class SeenVerdict:
     data: Mapping[str, Any]
     check_passed: bool = True
     """The check of the migrated program found nothing before the program ran."""
+    conclusion: str = ""
+    """Whether the promises are held, in one line."""
+    rows: tuple[SeenRow, ...] = ()
+    left_out: str = ""
+    """What the script does nothing of, in a sentence."""
 
 
 def verify(files: Sequence[FileResult], script: Path, asked: Asked, sharded: bool = False) -> SeenVerdict:
@@ -206,10 +225,20 @@ def _answer(python: str, asked: Mapping[str, Any]) -> str:
     return done.stdout
 
 
-def _seen(promise: Mapping[str, Any]) -> SeenPromise:
-    """A promise, without what only a later version of the runtime says of it."""
-    known = {field.name for field in fields(SeenPromise)}
-    return SeenPromise(**{name: value for name, value in promise.items() if name in known})
+def _known(kind: type[T], data: Mapping[str, Any]) -> T:
+    """A promise or a row, without what only a later version of the runtime says of it."""
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in data.items() if name in names})
+
+
+def _rows(data: Mapping[str, Any], promises: Sequence[SeenPromise]) -> tuple[SeenRow, ...]:
+    """The rows of the table; of a runtime that makes none, one for each promise."""
+    if "rows" in data:
+        return tuple(_known(SeenRow, row) for row in data["rows"])
+    return tuple(
+        SeenRow(p.promise, str(p.processes), p.outcome, f"step {p.step}: {p.detail}" if p.step else p.detail)
+        for p in sorted(promises, key=lambda p: p.outcome != "broken")
+    )
 
 
 def read_verdict(text: str) -> SeenVerdict:
@@ -227,15 +256,19 @@ def read_verdict(text: str) -> SeenVerdict:
                 "same version of torchlift on both sides"
             )
         failure = data["original_error"]
+        promises = tuple(_known(SeenPromise, promise) for promise in data["promises"])
         return SeenVerdict(
             status=data["status"],
             mode=data["mode"],
-            promises=tuple(map(_seen, data["promises"])),
+            promises=promises,
             notes=tuple(data["notes"]),
             drawing=tuple(data["drawing"]),
             original_error=failure["traceback"] if failure else "",
             kept=tuple(run["scratch"] for run in data["runs"] if run["scratch"]),
             data=data,
+            conclusion=data.get("conclusion") or _CONCLUSIONS.get(data["status"], "NOT VERIFIED."),
+            rows=_rows(data, promises),
+            left_out=data.get("left_out", ""),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise VerifyError(f"the runtime's verdict cannot be read ({type(error).__name__}: {error})") from error

@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         request = _read(options.request) if options.request else _request(options, script)
         from .conductor import Server
+        from .overview import as_json
         from .progress import RunProgress
         from .run_processes import end_on_signals
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + 2
     if options.request or options.output_format == "json":
-        sys.stdout.write(json.dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(as_json(verdict), indent=1, allow_nan=False) + "\n")
     else:
         from shutil import get_terminal_size
 

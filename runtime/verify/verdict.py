@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 VERSION = 1
 
@@ -45,6 +43,8 @@ class Promise:
     """"migrated" or "original"."""
     cause: str = ""
     """The likeliest cause; empty where none is likelier than others."""
+    absent: bool = False
+    """The script does nothing of the kind: it saves nothing, it prints nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,20 +94,3 @@ class Verdict:
     def of(self, id: str, processes: int) -> Promise:
         """One promise."""
         return next(p for p in self.promises if p.id == id and p.processes == processes)
-
-    def to_json(self) -> dict[str, Any]:
-        """The verdict as plain data, fit for strict JSON."""
-        found: dict[str, Any] = _plain({"version": VERSION, "kind": "verdict", **asdict(self)})
-        return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Outcome):
-        return value.value
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ..overview import FOLLOWS
 from ..verdict import Outcome, Promise
 
 _GATHER = (
@@ -31,8 +33,11 @@ _WAIT = (
     "condition on a value that differs between processes"
 )
 _WRAPPED = "save `accelerator.get_state_dict(model)`"
-_DEVICE = "one of the tensors is made on the CPU: give it `device=accelerator.device`"
-_UNCLEAR = "UnclearBatchError"
+_DEVICE = (
+    "one of the tensors is made on the CPU: give it `device=accelerator.device`; or the model is not given to "
+    "`accelerator.prepare(...)`"
+)
+_UNCLEAR, _NOT_PREPARED = "UnclearBatchError", "NotPreparedError"
 _OF_A_STEP = ("ranks", "rates", "losses", "gradients", "weights")
 """Promises about one step, in the order in which a break of one leads to a break of the next."""
 _PLAIN = re.compile(r"\.backward\(\s*(?:\)|\w+\s*=)")
@@ -68,6 +73,8 @@ def _cause(promise: Promise, beside: dict[str, Promise]) -> str:
     several = promise.processes > 1
     match promise.id:
         case "runs":
+            if _NOT_PREPARED in promise.figure or _NOT_PREPARED in promise.detail:
+                return _after(promise, beside, "ranks") or _MODEL
             return _HANDED if _UNCLEAR in promise.figure and _by_itself(promise.code) else ""
         case "waits":
             return _WAIT
@@ -100,7 +107,7 @@ def _holds(promise: Promise) -> bool:
 
 
 def _of_training(promise: Promise, beside: dict[str, Promise]) -> str:
-    if "samples" in beside:
+    if "samples" in beside and (beside["samples"].step or 0) <= (promise.step or math.inf):
         return _ROWS
     if promise.processes > 1 and _by_itself(promise.code):
         return _HANDED
@@ -118,7 +125,7 @@ def _after(promise: Promise, beside: dict[str, Promise], *ids: str) -> str:
     for id in ids:
         if id in beside:
             step = f", from step {beside[id].step} on" if beside[id].step else ""
-            return f'it follows from another broken promise, "{beside[id].promise}"{step}'
+            return f'{FOLLOWS}, "{beside[id].promise}"{step}'
     return ""
 
 

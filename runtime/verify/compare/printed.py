@@ -85,7 +85,7 @@ def lines(about: About) -> Promise:
         varies = (stream, min(len(wanted), len(found))) in about.unstable.lines
         if len(wanted) != len(found) and not varies and not about.original.cut and not about.migrated.cut:
             return _number(about, wanted, found, words)
-    return about.held("lines", _counted(count) if count else "nothing is printed")
+    return about.held("lines", _counted(count) if count else "nothing is printed", absent=not count)
 
 
 def _counted(lines: int) -> str:
@@ -148,7 +148,7 @@ def numbers(about: About) -> Promise:
         notes.append(f"{shares} numbers of a training step are values of one process's shard")
     if shaky := len(about.unstable.lines) + len(about.unstable.numbers):
         notes.append(f"two runs of the original differ in {_counted(shaky)}")
-    return about.held("numbers", "; ".join(notes))
+    return about.held("numbers", "; ".join(notes) if count else "nothing is printed", absent=not count)
 
 
 def _different(a: Line, b: Line, about: About, shaky: frozenset[int]) -> list[tuple[str, str] | None]:

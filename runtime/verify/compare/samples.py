@@ -18,7 +18,7 @@ def samples(about: About) -> Promise:
     if not any(wanted):
         return about.untestable("samples", "no batch of a loader reaches a backward pass")
     per_rank = [by_step(rank, about.by_hand) for rank in about.migrated.ranks]
-    made = max(map(len, per_rank))
+    made = (max if about.migrated.sound else min)(map(len, per_rank))
     for number, rows in enumerate(wanted[:made]):
         shares = [steps[number] if number < len(steps) else Counter() for steps in per_rank]
         found = sum(shares, Counter())

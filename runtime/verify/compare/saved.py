@@ -50,7 +50,7 @@ def files(about: About) -> Promise:
             at = _written_at(about.migrated, name)
             return about.broken("files", f"{name}: {different}", figure=name, at=at)
     names = ", ".join(sorted(found)[:4]) + (", ..." if len(found) > 4 else "")
-    return about.held("files", names or "no file is written")
+    return about.held("files", names or "no file is written", absent=not names)
 
 
 def writers(trace: RunTrace) -> dict[str, set[int]]:
@@ -100,7 +100,7 @@ def checkpoints(about: About) -> Promise:
     """What was saved last under each name: the same keys, classes, shapes and types; the same values."""
     wanted, found = map(_saves, (about.original, about.migrated))
     if not wanted:
-        return about.untestable("checkpoints", "the original saves nothing through torch or safetensors")
+        return about.untestable("checkpoints", "the original saves nothing through torch or safetensors", absent=True)
     for name, items in wanted.items():
         if name not in found:
             if about.original.cut or about.migrated.cut or name in about.unstable.names:

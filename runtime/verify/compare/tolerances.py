@@ -139,9 +139,9 @@ class About:
         draws = [(first.get("draws", 0), second.get("draws", 0)) for first, second in pairs]
         return draws[0][0] > 0 and all(map(all, pairs)) and any(first != second for first, second in draws)
 
-    def held(self, id: str, detail: str = "") -> Promise:
-        """The promise has been kept."""
-        return self._promise(id, Outcome.HELD, detail)
+    def held(self, id: str, detail: str = "", *, absent: bool = False) -> Promise:
+        """The promise has been kept; where the script does nothing of the kind, ``absent``."""
+        return replace(self._promise(id, Outcome.HELD, detail), absent=absent)
 
     def broken(
         self, id: str, detail: str, step: int | None = None, figure: str = "", at: str = "", side: str = "migrated"
@@ -149,9 +149,9 @@ class About:
         """The promise has been broken, at a line of one of the scripts where that is known."""
         return replace(self._promise(id, Outcome.BROKEN, detail, step, figure), at=at, side=side)
 
-    def untestable(self, id: str, why: str) -> Promise:
-        """The promise cannot be tested here."""
-        return self._promise(id, Outcome.UNTESTABLE, why)
+    def untestable(self, id: str, why: str, *, absent: bool = False) -> Promise:
+        """The promise cannot be tested here; ``absent`` as in `held`."""
+        return replace(self._promise(id, Outcome.UNTESTABLE, why), absent=absent)
 
     def _promise(self, id: str, outcome: Outcome, detail: str, step: int | None = None, figure: str = "") -> Promise:
         words = PROMISES[id]

@@ -17,6 +17,8 @@ _COLLECTIVE = (
     "socket",
     "peer",
 )
+_LONGEST = 240
+"""Of an error's line so many characters are shown."""
 
 
 def runs(about: About) -> Promise:
@@ -145,9 +147,13 @@ def first_parting(trace: RunTrace) -> str:
 
 
 def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1][:160]
+    return _cut(text.strip().splitlines()[-1])
 
 
 def _first_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[0][:160] if lines else ""
+    return _cut(lines[0]) if lines else ""
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

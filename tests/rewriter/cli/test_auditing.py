@@ -51,6 +51,38 @@ def test_the_status_and_the_first_line(
     assert ("wrong.py:25: error [unguarded-write]" in err) == bool(status)
 
 
+def test_many_programs_have_a_line_each_the_worst_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(6):
+        (folder / f"w{number}.py").write_text(WRONG)
+    assert run("--audit", ".") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("7 errors; 8 distributed programs audited")
+    assert lines[2] == "7 programs, the worst first"
+    assert [line.split() for line in lines[3:10]] == [
+        ["error", f"{name}.py", "1", "error:", "unguarded-write"] for name in (*(f"w{n}" for n in range(6)), "wrong")
+    ]
+    assert lines[10:] == [
+        "",
+        "Details:   migrate --audit --details ., or name one of the scripts",
+        "To learn more: migrate --explain unguarded-write",
+    ]
+    run("--audit", "--details", ".")
+    told = capsys.readouterr().err
+    assert "25 | " in told and "(also w1.py:25, " in told and "the worst first" not in told
+
+
+def test_a_hook_audits_in_short(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    assert run("--audit", "--hook", "wrong.py", "right.py") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("wrong.py:25: error [unguarded-write] ")
+    assert lines[1].startswith("  25 | ") and lines[3].startswith("  help: ")
+    assert lines[5:] == [
+        "1 error; 2 distributed programs audited, 2 files checked.",
+        "To learn more: migrate --explain unguarded-write",
+    ]
+
+
 def test_files_that_are_not_distributed_cost_no_analysis(folder: Path) -> None:
     """Neither libcst nor a rule is loaded for them."""
     code = (

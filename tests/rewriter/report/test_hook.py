@@ -23,35 +23,84 @@ def file(name: str, *found: Diagnosis, edits: int = 0) -> FileResult:
     return FileResult(source, b"a = 2\n" if edits else b"a = 1\n", changes, found)
 
 
-def test_one_line_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    note = Diagnosis("scheduler", Severity.NOTE, "good to know", "", 3)
-    review = Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 4)
-    blocked = Diagnosis("no-entry-point", Severity.BLOCKED, "stop", "start it", 7)
+    note = Diagnosis("scheduler", Severity.NOTE, "good to know", "", 1)
+    review = Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 1)
+    blocked = Diagnosis("no-entry-point", Severity.BLOCKED, "stop", "start it", 1, 1, 2)
     files = (
         file("plain.py", note),
         file("change.py", note, edits=1),
         file("look.py", note, review, edits=2),
         file("stop.py", review, blocked, edits=3),
     )
-    text = hook_lines(Result(files, 9), [SourceError("bad.py", 1, "broken", "Mend it")], hint="To apply:  migrate")
+    text = hook_lines(Result(files, 9), [SourceError("bad.py", 1, "broken", "Mend it")], hints=["To apply:  migrate"])
     assert text.splitlines() == [
         "error: bad.py:1: broken. Mend it.",
+        "",
+        "stop.py:1: blocked [no-entry-point] stop",
+        "  1 | a = 1",
+        "    | ^",
+        "  help: start it",
+        "stop.py:1: review [same-noise] look",
+        "",
+        "look.py:1: review [same-noise] look",
+        "  1 | a = 1",
+        "    | ^^^^^",
+        "  help: do it",
+        "",
         "change.py: would change (1 edit)",
-        "look.py:4: would change (2 edits); review [same-noise] look -> do it",
-        "stop.py:7: blocked [no-entry-point] stop -> start it (and 1 other finding)",
-        "3 files would change, 1 file blocked, 1 file not read; 9 files checked.",
+        "look.py: would change (2 edits)",
+        "",
+        "1 file blocked, 2 files would change, 1 file not read; 9 files checked.",
         "To apply:  migrate",
     ]
 
 
-def test_the_command_says_no_more_with_hook(tmp_path: Path) -> None:
+def test_of_many_the_code_is_shown_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    many = [Diagnosis(f"id-{n}", Severity.REVIEW, "look", "do it", 1) for n in range(6)]
+    lines = hook_lines(Result(tuple(file(f"f{n:02}.py", *many) for n in range(30)), 30), []).splitlines()
+    assert lines.count("and 2 other findings in this file") == 10
+    assert lines[-23:-21] == ["", "f10.py:1: review [id-0] look"]
+    assert lines[-2:] == ["", "nothing to change; 30 files checked."]
+
+
+def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torchlift.codemods", "--hook", *argv]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
     shutil.copytree(FIXTURES / "program_utils" / "before", tmp_path, dirs_exist_ok=True)
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    command = [sys.executable, "-m", "torchlift.codemods", "--hook", "--check", "utils.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return tmp_path
+
+
+def test_the_command_says_no_more_with_hook(program: Path) -> None:
+    done = run(program, "--check", "utils.py")
     assert (done.returncode, done.stdout) == (1, "")
     said = done.stderr.splitlines()
     assert [line.partition(" (")[0] for line in said[:2]] == ["train.py: would change", "utils.py: would change"]
     assert said[2] == "2 files would change; 4 files checked."
     assert [line.partition(":")[0] for line in said[3:]] == ["To apply"]
+    done = run(program, "--write", "utils.py")
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()[3:]] == ["Next", "It needs"]
+
+
+def test_what_is_not_blocked_can_be_written_by_the_command_that_is_shown(program: Path) -> None:
+    (program / "other").mkdir()
+    shutil.copy(FIXTURES / "already_distributed" / "before.py", program / "other" / "stopped.py")
+    done = run(program, "--write", "utils.py", "other/stopped.py")
+    assert done.returncode == 2
+    said = done.stderr.splitlines()
+    assert said[0].startswith("other/stopped.py:34: blocked [already-distributed] ")
+    assert said[1:3] == ["  34 |     dist.all_reduce(counts, group=group)", f"     |     {'^' * 36}"]
+    assert "Nothing was written: a file is blocked." in said
+    shown = next(line for line in said if line.startswith("To apply what is not blocked: "))
+    _, _, arguments = shown.partition(" --hook ")
+    assert run(program, *arguments.split()).returncode == 0
+    assert "PartialState" in (program / "utils.py").read_text()

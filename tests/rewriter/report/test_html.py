@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from torchlift.rewriter.cli.main import run
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.report.curves import picture
 from torchlift.rewriter.report.html import page
+from torchlift.rewriter.report.html_frames import code_words
 from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport
 from torchlift.rewriter.source import Source
-from torchlift.rewriter.verify.handover import SeenPromise, SeenVerdict
+from torchlift.rewriter.verify.handover import SeenPromise, SeenRow, SeenVerdict
 
 EVIL = "</td><script>alert(1)</script>&'\""
 VOID = {"meta", "br", "col"}
@@ -66,8 +68,9 @@ def result(before: str = "a\nb\n", after: str = "a\nc\n") -> Result:
 def verdict(**given: object) -> SeenVerdict:
     promises = (SeenPromise("losses", "the same losses", 2, "broken", f"loss {EVIL}", 3, ""),)
     curves = {"original": [2.0, 1.0, float("nan")], "2": [2.0, 1.5]}
+    rows = (SeenRow("the same losses", "2", "broken", f"step 3: loss {EVIL}"),)
     defaults = {
-        "status": 1, "mode": "exact", "promises": promises, "notes": (f"held {EVIL}",), "drawing": (),
+        "status": 1, "mode": "exact", "promises": promises, "notes": (f"held {EVIL}",), "drawing": (), "rows": rows,
         "original_error": "", "kept": (), "data": {"curves": curves},
     }  # fmt: skip
     return SeenVerdict(**{**defaults, **given})  # type: ignore[arg-type]
@@ -100,6 +103,14 @@ def test_the_words_that_differ_are_marked_also_where_they_are_coloured() -> None
     text = page(result("a\ndef f(device): pass\n", "a\ndef f(accelerator): pass\n"), ())
     assert "<span class='k'>def</span> <span class='f'>f</span>(<del>device</del>)" in text
     assert "(<ins>accelerator</ins>): <span class='k'>pass</span>" in text
+
+
+def test_no_text_turns_its_line_around() -> None:
+    """A control character for the direction of text is spelled out: it would show another code than Python reads."""
+    (file,) = result("a = 1  # \u202e\nb\n", "a = 1  # \u202e\nc\n").files
+    found = Diagnosis("once", Severity.REVIEW, "look", "", 1)
+    text = page(Result((file._replace(diagnoses=(found,)),), 1), ())
+    assert "\u202e" not in text and text.count("\\u202e") == 3
 
 
 @pytest.mark.parametrize("text", ["x = '''\n", "def (:\n", "\x0c\n", "x = 1 \\\n", "a = 'é' # ü\n"])
@@ -136,18 +147,81 @@ def test_the_losses_are_drawn_and_what_is_no_number_is_left_out() -> None:
 def test_the_outcome_and_what_to_run_next_stand_on_top() -> None:
     text = page(result(), (), verdict(), hints=["To apply:  migrate --write 'my train.py'"])
     top = text.partition("<main id='main'>")[2]
-    assert top.lstrip().startswith("<section id='next'><p>1 file would change, 1 blocked; 1 file checked.")
-    assert "migrate --write &#x27;my train.py&#x27;</pre></section>" in top
+    assert top.lstrip().startswith("<section id='next' class='bad'><p>1 file would change, 1 blocked; 1 file checked.")
+    assert "<dt>To apply</dt><dd>migrate --write &#x27;my train.py&#x27;</dd></dl></section>" in top
     assert top.index("id='next'") < top.index("id='verdict'") < top.index("id='findings'")
 
 
+def test_counts_are_those_of_the_first_line() -> None:
+    """A finding of which two places are told is one, and edits that are not made are none."""
+    (file,) = result().files
+    (note, stop) = file.diagnoses
+    stopped = FileResult(file.source, file.source.data, file.changes, (stop._replace(cause=None, line=1), stop))
+    text = page(Result((file._replace(diagnoses=(note, note)), stopped), 2), ())
+    assert "1 edit, 2 findings (1 blocked, 1 note)." in text
+    assert "<p class='dim'>1 edit, 2 files checked</p>" in text and "<span>Findings</span><span>2</span>" in text
+    counts = re.findall(r"data-filter='severity' data-value='(\w+)' aria-pressed='false'>\w+ <b>(\d+)</b>", text)
+    assert counts == [("blocked", "1"), ("note", "1"), ("safe", "1")]
+
+
+def test_code_in_words_is_code() -> None:
+    (file,) = result().files
+    found = Diagnosis("local-decision", Severity.BLOCKED, "`x` differs", "write `y`", 1)
+    change = Change("backward", 2, 1, "because of `z`")
+    role = RoleReport("net", "f", "model", "given by `Net`", 3)
+    told = file._replace(diagnoses=(found,), changes=(change,), roles=(role,))
+    text = page(Result((told,), 1), (), verdict(notes=("a `b`",)), rules={"backward": "Call ``loss``."})
+    body = text.partition("</style>")[2].partition("<script>")[0]
+    assert "`" not in body
+    for word in ("x", "y", "z", "Net", "b", "loss"):
+        assert f"<code>{word}</code>" in body
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("write accelerator.reduce(x.sum()) first", ["accelerator.reduce(x.sum())"]),
+        ("after prepare(...), with Accelerator(cpu=True)", ["prepare(...)", "Accelerator(cpu=True)"]),
+        ("see train.py, or say --keep-global-batch.", ["train.py", "--keep-global-batch"]),
+        ("in backticks: `a < b`, ``c``", ["a < b", "c"]),
+        ("the process(es) that wait. Each of 2.5 million rows, 1/N of them", []),
+        ("e.g. this, i.e. that", []),
+    ],
+)
+def test_what_is_set_as_code_in_a_sentence(text: str, code: list[str]) -> None:
+    found = code_words(text)
+    assert [unescape(one) for one in re.findall("<code>(.*?)</code>", found)] == code
+    assert unescape(re.sub("</?code>", "", found)) == text.replace("`", "")
+
+
+def test_what_an_id_means_is_said_once() -> None:
+    (file,) = result().files
+    stops = [Diagnosis("local-decision", Severity.BLOCKED, f"stop {n}", "", 1) for n in range(3)]
+    text = page(Result((file._replace(diagnoses=tuple(stops)),), 1), ())
+    assert text.count("What local-decision means") == 1
+    meant = "".join(read(text).text).partition("What local-decision means")[2]
+    assert "process" in meant[:400]
+
+
+def test_many_programs_have_a_line_each_and_many_places_are_folded() -> None:
+    (file,) = result().files
+    stop = Diagnosis("once", Severity.REVIEW, "look", "", 1)
+    files = [file._replace(source=file.source._replace(path=Path(f"p{n}.py")), diagnoses=(stop,)) for n in range(9)]
+    text = page(Result(tuple(files), 9), (), programs=[[one.source.path] for one in files])
+    assert text.count("<tr class='review'><td>to review</td><td><a href='#file") == 9
+    assert "<summary>and 3 other places</summary>" in text
+    assert "id='programs'" not in page(Result(tuple(files), 9), ())
+
+
 def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
-    held = SeenPromise("files", "the same files", 2, "held", "", None, "")
-    place = {"at": "train.py:9", "code": "print(total < 2)", "cause": "a metric that was not gathered"}
-    broken = SeenPromise("prints", "the same figures", 2, "broken", "1 is not 2", None, "", **place)
-    text = page(result(), (), verdict(promises=(held, broken)))
-    assert text.index("the same figures") < text.index("the same files")
-    assert "1 is not 2<br>migrated train.py:9: print(total &lt; 2)<br>likely cause: a metric" in text
+    held = SeenRow("the same files", "1, 2", "held")
+    place = {"at": "train.py:9", "code": "print(total < 2)", "side": "migrated", "cause": "call `gather(x)`"}
+    broken = SeenRow("the same figures", "2", "broken", "1 is not 2", **place)
+    text = page(result(), (), verdict(rows=(broken, held), conclusion="BROKEN: 1 of 2.", left_out="Nothing is saved."))
+    words = "".join(read(text).text)
+    assert words.index("BROKEN: 1 of 2.") < words.index("the same figures") < words.index("the same files")
+    assert "1 is not 2train.py:9, in the migrated script9print(total < 2)likely cause: call gather(x)" in words
+    assert "Nothing is saved." in words and "<code>gather(x)</code>" in text
 
 
 def test_an_original_that_does_not_run_is_said_with_its_traceback() -> None:

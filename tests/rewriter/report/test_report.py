@@ -24,7 +24,7 @@ from torchlift.rewriter.report.roles import roles_table
 from torchlift.rewriter.report.sarif import sarif
 from torchlift.rewriter.report.summary import summary
 from torchlift.rewriter.report.terminal import print_diff
-from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result, RoleReport, Trait
+from torchlift.rewriter.result import CausePlace, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from torchlift.rewriter.source import Source, SourceError, decode
 
 BEFORE = b"import torch\n\n\nloss = f()\nloss.backward()\n"
@@ -491,7 +491,7 @@ def test_sarif_has_findings_errors_and_their_rules(tmp_path: Path, monkeypatch: 
         {
             "ruleId": "clip",
             "level": "error",
-            "message": {"text": "cannot tell. do it by hand"},
+            "message": {"text": "cannot tell. Help: do it by hand"},
             "locations": [
                 {
                     "physicalLocation": {
@@ -539,22 +539,24 @@ _FIX = _object(
         _object("artifactLocation replacements", artifactLocation=_PLACE, replacements=_array(_REPLACEMENT, 1)), 1
     ),
 )
+_LOCATION = _object(
+    "physicalLocation",
+    physicalLocation=_object("artifactLocation", artifactLocation=_PLACE, region=_REGION),
+    message=_MESSAGE,
+)
 _RESULT = _object(
     "message ruleId ruleIndex level locations",
     ruleId=_TEXT,
     ruleIndex={"type": "integer", "minimum": 0},
     level={"enum": ["none", "note", "warning", "error"]},
     message=_MESSAGE,
-    locations=_array(
-        _object(
-            "physicalLocation", physicalLocation=_object("artifactLocation", artifactLocation=_PLACE, region=_REGION)
-        ),
-        1,
-    ),
+    locations=_array(_LOCATION, 1),
+    relatedLocations=_array(_LOCATION, 1),
     fixes=_array(_FIX),
 )
-_RULE = _object("id shortDescription help", id=_TEXT, shortDescription=_MESSAGE, help=_MESSAGE)
-_DRIVER = _object("name", name=_TEXT, version=_TEXT, rules={**_array(_RULE), "uniqueItems": True})
+_URI = {"type": "string", "format": "uri"}
+_RULE = _object("id shortDescription help", id=_TEXT, shortDescription=_MESSAGE, help=_MESSAGE, helpUri=_URI)
+_DRIVER = _object("name", name=_TEXT, version=_TEXT, informationUri=_URI, rules={**_array(_RULE), "uniqueItems": True})
 SARIF = _object(
     "version runs",
     **{"$schema": {"type": "string", "format": "uri"}},
@@ -573,7 +575,9 @@ SARIF = _object(
 
 def test_sarif_keeps_to_the_standard_and_describes_every_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = [Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 5, 3), Diagnosis("clip", Severity.NOTE, "n", "")]
+    cause = CausePlace("it is made here", 2, 1, 4, "made()", "my lib.py")
+    noise = Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 5, 3, 9, cause)
+    found = [noise, Diagnosis("clip", Severity.NOTE, "n", "")]
     error = SourceError("a b.py", 0, "is not utf-8 text", "Save it")
     log = json.loads(
         sarif(
@@ -591,6 +595,16 @@ def test_sarif_keeps_to_the_standard_and_describes_every_rule(tmp_path: Path, mo
     assert rules[0]["shortDescription"] == {"text": "Clip what is long."}
     assert "`migrate --write PATH` makes them" in rules[3]["help"]["markdown"]
     assert ["fixes" in entry for entry in run["results"]] == [True, False, False, False]
+    pages = [rule.get("helpUri", "").rpartition("/")[2] for rule in rules]
+    assert pages == ["rules.md#clip", "findings.md#same-noise", "", ""]
+    (marked,) = run["results"][1]["locations"]
+    assert marked["physicalLocation"]["region"] == {"startLine": 5, "startColumn": 3, "endColumn": 9}
+    (place,) = run["results"][1]["relatedLocations"]
+    assert place["message"] == {"text": "it is made here"}
+    assert place["physicalLocation"] == {
+        "artifactLocation": {"uri": "my%20lib.py"},
+        "region": {"startLine": 2, "startColumn": 1, "endColumn": 4},
+    }
 
 
 def test_github_shows_findings_at_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from torchlift.runtime.verify.overview import as_json
 from torchlift.runtime.verify.request import RequestError, Script, VerifyRequest, from_json, program_at, to_json
 from torchlift.runtime.verify.text import as_text
 from torchlift.runtime.verify.verdict import Failure, Outcome, Promise, RunSeen, Verdict
@@ -58,14 +59,15 @@ def test_a_verdict_is_strict_json_and_text() -> None:
     verdict = Verdict(
         status=1, mode="exact", device="cpu", promises=promises, curves={"original": [float("nan"), 1.0]}, runs=(seen,)
     )
-    data = json.loads(json.dumps(verdict.to_json(), allow_nan=False))
+    data = json.loads(json.dumps(as_json(verdict), allow_nan=False))
     assert (data["version"], data["kind"], data["curves"]["original"]) == (1, "verdict", [None, 1.0])
     assert data["promises"][0]["outcome"] == "broken"
-    assert "BROKEN   step 3: loss 1" in as_text(verdict)
+    assert (data["rows"][0]["outcome"], data["rows"][0]["detail"]) == ("broken", "step 3: loss 1")
+    assert "BROKEN   2      the same losses  step 3: loss 1" in as_text(verdict)
     failed = Verdict(
         status=2, mode="exact", device="cpu", original_error=Failure(error="E: x", at="a:1", traceback="T")
     )
-    assert "The original script fails" in as_text(failed)
+    assert "the original script fails" in as_text(failed)
 
 
 def test_json_in_json_out(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from torchlift.rewriter.report.verdict import verdict_text
 from torchlift.rewriter.verify.handover import read_verdict
+from torchlift.runtime.verify.overview import FOLLOWS, as_json, conclusion, rows
 from torchlift.runtime.verify.progress import RunProgress
 from torchlift.runtime.verify.text import as_text
 from torchlift.runtime.verify.verdict import Outcome, Promise, Verdict
@@ -30,7 +33,7 @@ VERDICT = Verdict(
     device="cpu",
     promises=(
         promise("steps", Outcome.HELD, "20 steps"),
-        promise("checkpoints", Outcome.UNTESTABLE, "nothing is saved"),
+        promise("checkpoints", Outcome.UNTESTABLE, "nothing is saved", absent=True),
         promise(
             "numbers",
             Outcome.BROKEN,
@@ -46,29 +49,89 @@ VERDICT = Verdict(
 
 def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
     lines = as_text(VERDICT, 300).splitlines()
-    assert lines[:7] == [
-        "promise               on  verdict       detail",
-        f"the same numbers      2   BROKEN        {LONG}",
-        "    migrated train.py:60: print('Test set', correct)",
+    assert lines[:9] == [
+        'BROKEN (exact mode, CPU): 2 of 3 promises on 2 processes. First: "the same losses", step 3.',
+        "",
+        "verdict  procs  promise           detail",
+        "BROKEN   2      the same losses   step 3: loss 1",
+        f"BROKEN   2      the same numbers  {LONG}",
+        "    --> train.py:60, in the migrated script",
+        "    60 | print('Test set', correct)",
         "    likely cause: it is computed from the rows of one process: gather it",
-        "the same losses       2   BROKEN        step 3: loss 1",
-        "the same checkpoints  2   not testable  nothing is saved",
-        "the same steps        2   held          20 steps",
+        "held     2      the same steps",
     ]
+    assert lines[9] == "Nothing to compare: the same checkpoints (nothing is saved)."
 
 
-@pytest.mark.parametrize("width", [20, 80, 140])
+@pytest.mark.parametrize("width", [5, 20, 60, 80, 140])
 def test_both_commands_show_one_table(width: int) -> None:
-    own = as_text(VERDICT, width).partition("\n\n")[0]
-    theirs = verdict_text(read_verdict(json.dumps(VERDICT.to_json())), width=width).partition("\n\n")[0]
+    own, _, _ = as_text(VERDICT, width).partition("Nothing to")
+    seen = read_verdict(json.dumps(as_json(VERDICT)))
+    theirs, _, _ = verdict_text(seen, width=width).partition("Nothing to")
     assert own == theirs
-    assert max(map(len, own.splitlines())) <= max(width, 70)
+    assert max(map(len, own.splitlines())) <= max(width, 20)
+    bright = verdict_text(seen, width=width, color=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", bright) == verdict_text(seen, width=width)
 
 
-def test_a_verdict_of_a_later_runtime_is_read() -> None:
-    data = VERDICT.to_json()
-    data["promises"][0]["invented_later"] = 1
+def on(processes: int, *promises: Promise) -> list[Promise]:
+    return [replace(promise, processes=processes) for promise in promises]
+
+
+HELD = [promise("losses", Outcome.HELD, "bit for bit"), promise("steps", Outcome.HELD, "20 steps")]
+
+
+def test_what_is_held_on_several_numbers_of_processes_has_one_row() -> None:
+    promises = (*on(1, *HELD), promise("losses", Outcome.HELD, "to 1e-07"), HELD[1])
+    assert [(row.promise, row.on, row.detail) for row in rows(promises)] == [
+        ("the same losses", "1, 2", "on 1: bit for bit; on 2: to 1e-07"),
+        ("the same steps", "1, 2", "20 steps"),
+    ]
+    said = conclusion(replace(VERDICT, status=0, promises=promises))
+    assert said == "HELD (exact mode, CPU): 2 promises on 1 process, 2 promises on 2 processes."
+
+
+def test_what_cannot_be_tested_for_one_reason_has_one_row() -> None:
+    why = "batches are made by hand"
+    promises = (*on(1, *HELD), promise("losses", Outcome.UNTESTABLE, why), promise("steps", Outcome.UNTESTABLE, why))
+    found = rows(promises)[0]
+    assert (found.promise, found.detail) == ("2 promises", f"{why}: the same losses; the same steps")
+    said = conclusion(replace(VERDICT, status=0, promises=promises))
+    assert said.endswith("as far as it can be tested: 2 promises on 1 process, 0 of 2 promises on 2 processes.")
+
+
+def test_beside_what_is_broken_the_rest_is_short() -> None:
+    weights = promise("weights", Outcome.BROKEN, "w differs", step=1, at="train.py:3", code="backward()", cause="a, b")
+    losses = promise(
+        "losses", Outcome.BROKEN, "1", step=2, at="train.py:3", cause=f'{FOLLOWS}, "the same weights", from step 1 on'
+    )
+    promises = (losses, *on(1, *HELD), HELD[1], weights)
+    found = rows(promises)
+    assert [(row.promise, row.on, row.detail, row.at) for row in found] == [
+        ("the same weights", "2", "step 1: w differs", "train.py:3"),
+        ("the same losses", "2", 'step 2: 1; follows from "the same weights"', ""),
+        ("the same steps", "1, 2", "", ""),
+        ("the same losses", "1", "", ""),
+    ]
+    said = conclusion(replace(VERDICT, promises=promises))
+    assert said.endswith('2 of 3 promises on 2 processes. First: "the same weights", step 1, train.py:3.')
+
+
+def test_what_a_script_does_nothing_of_is_no_row() -> None:
+    nothing = on(1, promise("files", Outcome.HELD, "no file is written", absent=True))
+    assert rows(nothing) == []
+    said = conclusion(replace(VERDICT, status=0, promises=(*HELD, *nothing)))
+    assert said == "HELD (exact mode, CPU): 2 promises on 2 processes."
+
+
+def test_a_verdict_of_another_runtime_is_read() -> None:
+    data = as_json(VERDICT)
+    data["promises"][0]["invented_later"] = data["rows"][0]["invented_later"] = 1
     assert read_verdict(json.dumps(data)).promises[0].id == "steps"
+    for name in ("conclusion", "rows", "left_out"):
+        del data[name]
+    earlier = read_verdict(json.dumps(data))
+    assert (earlier.conclusion, len(earlier.rows), earlier.rows[0].outcome) == ("BROKEN.", 4, "broken")
 
 
 class Terminal(io.StringIO):
