@@ -165,6 +165,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         rules = partial(_documents, catalogue)
         out(for_machines(request.format, result, survey, status, writes, verdict, rules))
         return status
+    drawn: Sequence[FileResult] = ()
     if request.roles:
         from ..report.roles import roles_table
 
@@ -172,8 +173,8 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     elif request.write and data is not None and not survey.refused:
         write_bytes(result.changed[0].after if writes and result.changed else data)
     elif not request.write and not request.check and not (sys.stdout.isatty() and in_short(result, survey, request)):
-        _show([file for file in result.changed if request.options.partial or not file.blocked], request)
-    _summarise(result, survey, request, writes, verdict)
+        drawn = _show(result, request)
+    _summarise(result, survey, request, writes, verdict, drawn)
     if verdict is not None:
         from shutil import get_terminal_size
 
@@ -229,29 +230,40 @@ def _status(result: Result, refused: Sequence[SourceError], check: bool) -> int:
     return WOULD_CHANGE if check and result.changed else NOTHING
 
 
-def _show(files: Sequence[FileResult], request: Request) -> None:
-    """Show the diffs: in colour at a terminal, as a patch anywhere else."""
+def _show(result: Result, request: Request) -> Sequence[FileResult]:
+    """Show the diffs: in colour at a terminal, with the findings at their lines; as a patch anywhere else. Return the
+    files that are above the summary, on the same terminal."""
+    files = [file for file in result.changed if request.options.partial or not file.blocked]
     if not files:
-        return
+        return ()
     if sys.stdout.isatty() or request.side_by_side:
+        from ..report.groups import groups, placed
         from ..report.terminal import console, print_diff
 
-        print_diff(files, console(color=request.color), side_by_side=request.side_by_side)
+        told = [file for file in result.files if file in files or (file.diagnoses and not file.blocked)]
+        found = placed(groups(result), told)
+        print_diff(told, console(color=request.color), side_by_side=request.side_by_side, found=found)
         out("\n" if sys.stdout.isatty() else "")
-        return
+        return told if sys.stdout.isatty() and sys.stderr.isatty() else ()
     from ..report.diff import base_of, patch
 
     base = base_of([file.source.path for file in files])
     for file in files:
         write_bytes(patch(file.source.path, file.source.data, file.after, base))
+    return ()
 
 
 def _summarise(
-    result: Result, survey: Survey, request: Request, writes: bool, verdict: SeenVerdict | None = None
+    result: Result,
+    survey: Survey,
+    request: Request,
+    writes: bool,
+    verdict: SeenVerdict | None = None,
+    drawn: Sequence[FileResult] = (),
 ) -> None:
-    """Say what was done and why, and what to run next."""
+    """Say what was done and why, and what to run next; in short where it was drawn above."""
     hints = list(_hints(result, survey, request, writes, verdict))
-    summarise(result, survey, request, verb="changed" if writes else "would change", hints=hints)
+    summarise(result, survey, request, verb="changed" if writes else "would change", hints=hints, drawn=drawn)
 
 
 def _hints(

@@ -11,7 +11,7 @@ from ..source import SourceError
 
 if TYPE_CHECKING:
     from ..project.scan import Survey
-    from ..result import Result
+    from ..result import FileResult, Result
     from ..verify.handover import SeenVerdict
     from .request import Request
 
@@ -28,9 +28,15 @@ def in_short(result: Result, survey: Survey, request: Request) -> list[list[Path
 
 
 def summarise(
-    result: Result, survey: Survey, request: Request, *, verb: str = "would change", hints: Sequence[str] = ()
+    result: Result,
+    survey: Survey,
+    request: Request,
+    *,
+    verb: str = "would change",
+    hints: Sequence[str] = (),
+    drawn: Sequence[FileResult] = (),
 ) -> None:
-    """Write to stderr what was found and done, and what to run next: in short for a hook."""
+    """Write to stderr what was found and done, and what to run next: in short for a hook, and what was ``drawn``."""
     sys.stdout.flush()
     encoding = sys.stderr.encoding or "utf-8"
     if request.hook:
@@ -54,6 +60,7 @@ def summarise(
             color=request.color and terminal,
             encoding=encoding,
             programs=in_short(result, survey, request),
+            drawn=drawn,
         )
     )
 

@@ -67,13 +67,20 @@ def _number(file: FileResult, line: int) -> int:
     return line if file.source.notebook is None else file.source.notebook.place(line)[1]
 
 
-def _marked(line: str, column: int, end: int) -> tuple[str, int, int]:
-    """A line as it is shown, and where the marked part begins and ends in it."""
+def span(line: str, column: int, end: int) -> tuple[int, int]:
+    """Where the marked part of a line begins and ends: without an end it is the rest of the line."""
     line = line.rstrip()
     first, last = column - 1, end - 1
     if not 0 <= first < last <= len(line):
         indent = len(line) - len(line.lstrip())
         first, last = first if indent < first < len(line) else indent, len(line)
+    return first, last
+
+
+def _marked(line: str, column: int, end: int) -> tuple[str, int, int]:
+    """A line as it is shown, and where the marked part begins and ends in it."""
+    line = line.rstrip()
+    first, last = span(line, column, end)
     before, marked, after = visible(line[:first]), visible(line[first:last]), visible(line[last:])
     start = len(before.expandtabs(_TAB))
     return (before + marked + after).expandtabs(_TAB), start, len((before + marked).expandtabs(_TAB))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from ..findings import Severity
 from ..result import Diagnosis, FileResult, Result
 from .frames import View, place, views
+from .text import counted
 
 ORDER = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW, Severity.NOTE)
+FRAMED = 50
+"""The code of so many findings is shown, the most serious ones."""
 _SHOWN = 10
 """The code of so many places of one finding is shown."""
+_NAMED = 6
+"""So many other places of a finding are named."""
 
 
 class FindingGroup(NamedTuple):
@@ -31,6 +37,17 @@ class FindingGroup(NamedTuple):
         """The places, each once."""
         return list(dict.fromkeys(place(file, found.line) for _, file, found in self.members))
 
+    def also(self, seen: Container[str] = ()) -> str:
+        """The other places in a few words, without those that have been ``seen``; empty where there are none."""
+        rest = [place for place in self.places()[1:] if place not in seen]
+        more = f" and {counted(len(rest) - _NAMED, 'other place')}" if len(rest) > _NAMED else ""
+        return f"also {', '.join(rest[:_NAMED])}{more}" if rest else ""
+
+    @property
+    def file(self) -> FileResult:
+        """The file of the first place."""
+        return self.members[0][1]
+
     def shown(self) -> list[View]:
         """The lines of code to show: that of the first place, those of which something else is said, and the cause."""
         found: list[View] = []
@@ -41,8 +58,7 @@ class FindingGroup(NamedTuple):
             elif diagnosis.message not in said and len(said) < _SHOWN:
                 said[diagnosis.message] = None
                 found += [view for view in views(file, diagnosis, diagnosis.message) if not view.is_cause]
-        _, file, _ = self.members[0]
-        return found + [view for view in views(file, self.first) if view.is_cause]
+        return found + [view for view in views(self.file, self.first) if view.is_cause]
 
 
 def groups(result: Result) -> list[FindingGroup]:
@@ -53,6 +69,12 @@ def groups(result: Result) -> list[FindingGroup]:
             found.setdefault(_key(file, diagnosis), []).append((number, file, diagnosis))
     listed = [FindingGroup(members[0][2], tuple(members)) for members in found.values()]
     return sorted(listed, key=lambda group: ORDER.index(group.first.severity))
+
+
+def placed(found: Sequence[FindingGroup], files: Sequence[FileResult]) -> list[FindingGroup]:
+    """The findings that the diff of some files shows at their lines: the most serious ones, as many as have code."""
+    paths = {file.source.path for file in files}
+    return [group for group in found[:FRAMED] if group.file.source.path in paths]
 
 
 def _key(file: FileResult, found: Diagnosis) -> object:

@@ -9,18 +9,21 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 from ..result import Change, FileResult
-from .opcodes import CONTEXT, grouped, opcodes
+from .opcodes import CONTEXT, Opcode, grouped, opcodes
 
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.45
 """Lines with less in common than this count as different lines, not as one changed line."""
 _CELLS = 2500
 """Blocks with more pairs of lines than this are not aligned line by line: it would take too long."""
+
+_TOLD = "told"
+_UNCHANGED = ("equal", _TOLD)
 
 Span = tuple[int, int]
 
@@ -74,12 +77,13 @@ class Hunk(NamedTuple):
         return tuple(row for block in self.blocks for row in block.rows)
 
 
-def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
-    """Split the difference of a file's two texts into hunks."""
+def hunks_of(file: FileResult, context: int = CONTEXT, told: Collection[int] = ()) -> list[Hunk]:
+    """Split the difference of a file's two texts into hunks, and what is around the lines of which something is
+    ``told``: of the first text."""
     before, after = map(_lines, file.texts)
-    groups = list(grouped(opcodes(before, after), context))
+    groups = list(grouped(list(_cut_at(sorted(told), opcodes(before, after))), context))
     # An edit is at the start of its node, and its change is at that line or after it.
-    ends = [max(i2, i1 + 1) for group in groups for tag, i1, i2, _, _ in group if tag != "equal"]
+    ends = [max(i2, i1 + 1) for group in groups for tag, i1, i2, _, _ in group if tag not in _UNCHANGED]
     behind: dict[int, list[Change]] = {}
     for change in file.changes:
         behind.setdefault(min(bisect_left(ends, change.line), len(ends) - 1), []).append(change)
@@ -87,7 +91,7 @@ def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
     for group in groups:
         blocks = []
         for tag, i1, i2, j1, j2 in group:
-            if tag == "equal":
+            if tag in _UNCHANGED:
                 same = (Row(i + 1, j1 + i - i1 + 1, before[i], before[i]) for i in range(i1, i2))
                 blocks.append(DiffBlock(tuple(same)))
             else:
@@ -96,6 +100,20 @@ def hunks_of(file: FileResult, context: int = CONTEXT) -> list[Hunk]:
                 number += 1
         hunks.append(Hunk(tuple(blocks)))
     return hunks
+
+
+def _cut_at(told: Sequence[int], codes: Iterable[Opcode]) -> Iterator[Opcode]:
+    """Cut what is equal at some lines, which then count as a change: a hunk shows them."""
+    for kind, i1, i2, j1, j2 in codes:
+        at = i1
+        for line in told if kind == "equal" else ():
+            if at < line <= i2:
+                if at < line - 1:
+                    yield kind, at, line - 1, j1 + at - i1, j1 + line - 1 - i1
+                yield _TOLD, line - 1, line, j1 + line - 1 - i1, j1 + line - i1
+                at = line
+        if kind != "equal" or at < i2:
+            yield kind, at, i2, j1 + at - i1, j2
 
 
 def reasons(changes: Sequence[Change]) -> list[tuple[str, str, list[int]]]:

@@ -8,29 +8,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..findings import Severity
-from ..result import Result
+from ..result import FileResult, Result
 from .diff import shown
 from .expect import expectations
-from .frames import frame
-from .groups import ORDER, FindingGroup, groups
+from .frames import cells, frame
+from .groups import FRAMED, ORDER, FindingGroup, groups, placed
+from .inline import CAUSE, COLORS, MARGIN
 from .rows import reasons
-from .table import WORDS, ProgramRow, lines, rows
+from .table import WORDS, ProgramRow, beginning, lines, rows
 from .text import at_lines, counted, visible
 
-_COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
-_CAUSE, _MARGIN = "1;34", "2"
 _TIED = "\u00a0"
 """A space at which no line is wrapped."""
 _ENDLESS = 1_000_000
 """A width that is larger than any line."""
 _MANY = 6
 """If at least this many files change, each gets one line and not a list of its edits."""
-_PLACES = 6
-"""So many other places of a finding are named."""
+_ERRORS = 6
+"""So many files that cannot be read are named, where each program has a line."""
 _NARROWEST = 20
 """Lines are never wrapped at fewer columns."""
-_FRAMED = 50
-"""The code of so many findings is shown, the most serious ones."""
+_SHORTEST = 12
+"""The columns that the sentence of a finding gets at least if it is above."""
 _LISTED = 200
 """If there are more findings, the others are counted by their ids."""
 _FRAME = 100
@@ -84,9 +83,12 @@ def summary(
     color: bool = False,
     encoding: str = "utf-8",
     programs: Sequence[Sequence[Path]] = (),
+    drawn: Sequence[FileResult] = (),
 ) -> str:
     """
     Return the whole text: the outcome first, and what to run next at the end.
+
+    What the diff of the files that were ``drawn`` above says is said in short.
 
     ``refused`` are the files that could not be looked at. With ``programs``, each as its files, the script first, each
     of them gets one line.
@@ -104,7 +106,7 @@ def summary(
     if programs:
         _table(page, rows(result, programs))
     else:
-        _details(page, result, verb)
+        _details(page, result, verb, drawn)
     if hint and result.files:
         page.lines += ["", *hint.splitlines()]  # commands to copy: a terminal wraps them by itself
     return "\n".join(page.lines) + "\n"
@@ -115,18 +117,18 @@ def _refused(page: _Page, refused: Sequence[Exception], *, few: bool) -> None:
     cannot be read."""
     if refused and page.lines:
         page.lines.append("")
-    named = refused[:_PLACES] if few else refused
+    named = refused[:_ERRORS] if few else refused
     for error in named:
         page.entry(f"error: {error}")
     if len(named) < len(refused):
         page.entry(f"error: {counted(len(refused) - len(named), 'other file')} cannot be read: --details names them")
 
 
-def _details(page: _Page, result: Result, verb: str) -> None:
+def _details(page: _Page, result: Result, verb: str, drawn: Sequence[FileResult]) -> None:
     """What was edited, the findings, and what changes at run time."""
     if result.changed:
-        _done(page, result, verb)
-    _findings(page, result)
+        _done(page, result, verb, drawn)
+    _findings(page, result, drawn)
     told = list(expectations(result)) if result.changed else []
     if told:
         page.heading("What changes at run time")
@@ -138,48 +140,69 @@ def _table(page: _Page, told: Sequence[ProgramRow]) -> None:
     """One line for each program."""
     page.heading(f"{counted(len(told), 'program')}, the worst first")
     for row, line in lines(told, page.width - 2 if page.wraps else None):
-        style = _COLORS[row.worst] if row.worst is not None and row.word != "ready" else "32"
+        style = COLORS[row.worst] if row.worst is not None and row.word != "ready" else "32"
         page.lines.append(f"  {line.replace(row.word, page.paint(row.word, style), 1)}")
 
 
-def _done(page: _Page, result: Result, verb: str) -> None:
-    """What was edited, by file and rule."""
+def _done(page: _Page, result: Result, verb: str, drawn: Sequence[FileResult]) -> None:
+    """What was edited, by file and rule; without the reasons if they are in the diff above."""
     page.heading("Changes" if verb == "changed" else "Proposed changes")
     for file in result.changed:
         name = visible(shown(file.source.path))
         blocked = ", the safe ones" if file.blocked else ""
-        rules = dict.fromkeys(change.rule for change in file.changes)
-        if len(result.changed) >= _MANY:
-            page.item(f"{name}: {counted(len(file.changes), 'edit')} by {', '.join(rules)}", styled=name, style="1")
+        rules = Counter(change.rule for change in file.changes)
+        if len(result.changed) >= _MANY or file in drawn:
+            each = ", ".join(f"{rule}{_TIED}{number}" for rule, number in rules.items())
+            page.item(f"{name}: {counted(len(file.changes), 'edit')} ({each}){blocked}", styled=name, style="1")
             continue
         page.item(f"{name}: {counted(len(file.changes), 'edit')}{blocked}", styled=name, style="1")
-        for rule in rules:
+        for rule, number in rules.items():
             mine = [change for change in file.changes if change.rule == rule]
             told = [_told(reason, at_lines(lines, file.source.notebook)) for _, reason, lines in reasons(mine)]
-            page.item(f"{rule}: {visible('; '.join(told))}", first="    ", rest="      ", styled=rule, style="33")
+            first = f"{rule} ({number}): {visible('; '.join(told))}"
+            page.item(first, first="    ", rest="      ", styled=rule, style="33")
 
 
 def _told(reason: str, place: str) -> str:
     return f"{reason} ({place})" if reason and place else reason or place
 
 
-def _findings(page: _Page, result: Result) -> None:
-    """The findings, the most serious first."""
+def _findings(page: _Page, result: Result, drawn: Sequence[FileResult]) -> None:
+    """The findings, the most serious first; those that are in the diff above on one line each."""
     found = groups(result)
     if not found:
         if result.changed:
             page.heading("No action needed")
         return
-    page.heading(counted(len(found), "finding"))
-    listed = found if len(found) <= _LISTED else found[:_FRAMED]
+    above = placed(found, drawn)
+    part = "" if len(above) == len(found) else f"{len(above)} of them "
+    where = f", {part}shown above at {'its line' if len(above) == 1 else 'their lines'}" if above else ""
+    page.heading(f"{counted(len(found), 'finding')}{where}")
+    listed = found if len(found) <= _LISTED else found[:FRAMED]
     for number, group in enumerate(listed):
-        if 0 < number < _FRAMED:
+        if group in above:
+            _in_short(page, group)
+            continue
+        if 0 < number < FRAMED:
             page.lines.append("")
-        _finding(page, group, framed=number < _FRAMED)
+        _finding(page, group, framed=number < FRAMED)
     if more := found[len(listed) :]:
         kinds = Counter(group.first.id for group in more).most_common()
         told = ", ".join(f"{count} [{id}]" for id, count in kinds)
         page.item(f"and {counted(len(more), 'other finding')}: {told}. All of them: --output-format json")
+
+
+def _in_short(page: _Page, group: FindingGroup) -> None:
+    """A finding that is above: its place, and as much of its sentence as the line has room for."""
+    first, word = group.first, group.first.severity.value
+    start = len(page.lines)
+    head = f"{group.places()[0].replace(' ', _TIED)}: {word} [{first.id}]"
+    page.item(head, first="  ", rest="      ")
+    room = page.width - cells(page.lines[-1]) - 1
+    if room >= _SHORTEST:
+        page.lines[-1] += f" {beginning(visible(group.message()), room)}"
+    painted = page.paint(word, COLORS[first.severity])
+    page.lines[start:] = [line.replace(f"{word} [", f"{painted} [", 1) for line in page.lines[start:]]
 
 
 def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
@@ -187,19 +210,15 @@ def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
     code; and what to do."""
     first, views = group.first, group.shown() if framed else []
     labelled = {view.place for view in views if not view.is_cause}
-    places = group.places()
-    head, word = places[0].replace(" ", _TIED), first.severity.value
-    rest = [place.replace(" ", _TIED) for place in places[1:] if place not in labelled]
-    others, more = rest[:_PLACES], len(rest) - _PLACES
-    also = f" (also {', '.join(others)}" if others else ""
-    also += (f" and {counted(more, 'other place')})" if more > 0 else ")") if others else ""
+    head, word = group.places()[0].replace(" ", _TIED), first.severity.value
+    also = f" ({told})" if (told := group.also(labelled)) else ""
     message = group.message() if views else first.message
     start = len(page.lines)
     page.entry(f"{head}: {word} [{first.id}] {visible(message)}{also}", first="  ", rest="      ")
-    painted = page.paint(word, _COLORS[first.severity])
+    painted = page.paint(word, COLORS[first.severity])
     page.lines[start] = page.lines[start].replace(f" {word} [", f" {painted} [", 1)
     if views:
-        styles = {"primary": _COLORS[first.severity], "cause": _CAUSE, "margin": _MARGIN}
+        styles = {"primary": COLORS[first.severity], "cause": CAUSE, "margin": MARGIN}
         room = (page.width if page.wraps else max(page.width, _FRAME)) - 4
         for line in frame(views, width=room, paint=lambda t, w: page.paint(t, styles[w]), encoding=page.encoding):
             page.lines.append(f"    {line}")

@@ -77,7 +77,7 @@ def lines(rows: Sequence[ProgramRow], width: int | None) -> Iterator[tuple[Progr
     for row in rows:
         path = row.path if cells(row.path) <= room else "..." + _end(row.path, room - 3)
         line = f"{row.word:<{state}}  {path}{' ' * (room - cells(path))}  {row.told()}".rstrip()
-        yield row, line if width is None or cells(line) <= width else _beginning(line, width - 3) + "..."
+        yield row, line if width is None else beginning(line, width)
 
 
 def _end(text: str, room: int) -> str:
@@ -86,7 +86,10 @@ def _end(text: str, room: int) -> str:
     return text
 
 
-def _beginning(text: str, room: int) -> str:
-    while text and cells(text) > room:
+def beginning(text: str, room: int) -> str:
+    """As much of a text as there is room for, with dots for the rest."""
+    if cells(text) <= room:
+        return text
+    while text and cells(text) > room - 3:
         text = text[:-1]
-    return text
+    return text + "..."

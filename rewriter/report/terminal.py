@@ -1,16 +1,26 @@
-"""The diff for a person at a terminal: coloured, as wide as the terminal, each change below its rules and reasons."""
+"""
+The diff for a person at a terminal: coloured, as wide as the terminal, each change below its rules and reasons.
+
+What is found is said where the line is: below it, with its part marked. A line of which something is said is shown
+even where nothing changes.
+"""
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.style import Style
 from rich.text import Text
 
 from ..result import FileResult
 from .diff import shown
+from .groups import FindingGroup
+from .inline import COLORS, Numbering, Told, marked, numberings, said, told_of
 from .rows import DiffBlock, Hunk, Row, Span, hunks_of, is_whole, reasons
 from .text import visible
 
@@ -22,31 +32,68 @@ _PIECE = re.compile(r"\s+|\w+|[^\w\s]")
 _DEFINITION = re.compile(r"\s*(?:async\s+def|def|class)\s+\w+")
 _OUT, _IN, _DIM, _WHY = "red", "green", "dim", "yellow"
 _MARK = "reverse"
+_TOLD = Style(meta={"told": True})
+"""Shows nothing: it names the part of a line that a finding is about."""
 
 
 def console(*, color: bool) -> Console:
-    """Return a console for stdout: without colours if they are not wanted, as wide as the terminal."""
+    """Return a console for stdout: without colours if they are not wanted, as wide as the terminal. What its encoding
+    does not know is a question mark."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     return Console(highlight=False, no_color=not color, color_system="auto" if color else None)
 
 
-def print_diff(files: Sequence[FileResult], console: Console, *, side_by_side: bool = False) -> None:
-    """Print the diffs of the changed files."""
+def print_diff(
+    files: Sequence[FileResult], console: Console, *, side_by_side: bool = False, found: Sequence[FindingGroup] = ()
+) -> None:
+    """Print the diffs of the changed files, and what was ``found`` in all of them at its lines."""
     two = side_by_side and console.width >= NARROWEST
     for file in files:
-        if file.changed:
-            hunks = hunks_of(file)
-            console.print(_title(file, console.width))
-            for hunk in hunks:
-                print_hunk(file, hunk, console, side_by_side=two)
+        told = told_of(file, found)
+        if file.changed or told:
+            _print(console, [_title(file, console)])
+            _print(console, _told(told.get(0, ()), "", console, code=True))
+            for hunk in hunks_of(file, told=[line for line in told if line]):
+                print_hunk(file, hunk, console, side_by_side=two, told=told)
 
 
-def print_hunk(file: FileResult, hunk: Hunk, console: Console, *, side_by_side: bool = False) -> None:
+def print_hunk(
+    file: FileResult, hunk: Hunk, console: Console, *, side_by_side: bool = False, told: Told | None = None
+) -> None:
     """Print one hunk: where it is, and its blocks."""
-    digits = len(str(max((max(row.old, row.new) for row in hunk.rows), default=1)))
-    _print(console, [Text(_place(file, hunk), style="cyan")])
+    sheet = _Sheet(console, *numberings(file), told or {}, hunk)
+    _print(console, [Text(_place(file, hunk, sheet.told), style="cyan")])
     for block in hunk.blocks:
-        _print(console, _why(block, digits, console.width))
-        _print(console, _columns(block, digits, console.width) if side_by_side else _lines(block, digits, console))
+        _print(console, _why(block, sheet))
+        _print(console, _columns(block, sheet) if side_by_side else _lines(block, sheet))
+
+
+class _Sheet:
+    """What the lines of a hunk are drawn with."""
+
+    def __init__(self, console: Console, old: Numbering, new: Numbering, told: Told, hunk: Hunk) -> None:
+        self.console, self.old, self.new, self.told = console, old, new, told
+        self.width = console.width
+        self.digits = len(str(max((max(old(row.old), new(row.new)) for row in hunk.rows), default=1)))
+        self.margin = " " * (2 * self.digits + 3)
+        self.between = " | " if console.options.ascii_only else " │ "
+
+    def known(self, text: str) -> str:
+        """A text with a question mark for each character that the terminal does not know."""
+        encoding = self.console.encoding
+        return text.encode(encoding, "replace").decode(encoding) if self.console.options.ascii_only else text
+
+    def found(self, row: Row) -> Sequence[FindingGroup]:
+        """What is said of a line, at its first text."""
+        return self.told.get(row.old, ()) if row.old else ()
+
+
+def _told(found: Sequence[FindingGroup], margin: str, console: Console, *, code: bool) -> Iterator[Text]:
+    """What findings say, below the line that they are about."""
+    for group in found:
+        for line in said(group, console.width - len(margin), console.encoding, code=code):
+            yield Text.assemble(margin, Text.from_ansi(line))
 
 
 def _print(console: Console, lines: Iterable[Text]) -> None:
@@ -54,20 +101,23 @@ def _print(console: Console, lines: Iterable[Text]) -> None:
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _title(file: FileResult, width: int) -> Text:
-    """The file's name and the number of its changes, on a separate line."""
+def _title(file: FileResult, console: Console) -> Text:
+    """The file's name on a separate line."""
     name = visible(shown(file.source.path))
-    line = "─" * max(0, min(width, 100) - len(name) - 4)
-    return Text.assemble(("── ", _DIM), (name, "bold"), (f" {line}", _DIM), no_wrap=True, overflow="ignore")
+    sign = "-" if console.options.ascii_only else "─"
+    line = sign * max(0, min(console.width, 100) - cell_len(name) - 4)
+    return Text.assemble((f"{sign * 2} ", _DIM), (name, "bold"), (f" {line}", _DIM))
 
 
-def _place(file: FileResult, hunk: Hunk) -> str:
-    """Where a hunk is: its first line, and the function around it."""
+def _place(file: FileResult, hunk: Hunk, told: Told) -> str:
+    """Where a hunk is: its first line, and the function around it; of a notebook the cell."""
     rows = hunk.rows
     first = next((row.old for row in rows if row.old), 1)
+    if file.source.notebook is not None:
+        return "@@ cell {}, line {} @@".format(*file.source.notebook.place(first))
     lines = file.texts[0].split("\n")
-    inside = next((row.before for row in rows if row.before is not None and not row.same), None)
-    start = next((row.old for row in rows if row.old and not row.same), first)
+    inside = next((row.before for row in rows if row.before is not None and (not row.same or row.old in told)), None)
+    start = next((row.old for row in rows if row.old and (not row.same or row.old in told)), first)
     indent = _indent(inside) if inside is not None else _indent(lines[first - 1])
     for line in reversed(lines[: start - 1]):
         if line.strip() and _indent(line) < indent:
@@ -81,54 +131,74 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _why(block: DiffBlock, digits: int, width: int) -> Iterator[Text]:
+def _why(block: DiffBlock, sheet: _Sheet) -> Iterator[Text]:
     """Each rule and reason of a block, on as many lines as the words need."""
-    margin = " " * (2 * digits + 3)
     for rule, reason, _ in reasons(block.changes):
         text = Text.assemble((rule, f"{_WHY} bold"), (f": {visible(reason)}" if reason else "", _WHY))
-        for part, line in enumerate(_cut(text, width - len(margin) - 4)):
-            yield Text.assemble(margin, ("# " if not part else "#   ", _WHY), line)
+        for part, line in enumerate(_cut(text, sheet.width - len(sheet.margin) - 4)):
+            yield Text.assemble(sheet.margin, ("# " if not part else "#   ", _WHY), line)
 
 
 # One column -----------------------------------------------------------------------------------------------------------
 
 
-def _lines(block: DiffBlock, digits: int, console: Console) -> Iterator[Text]:
+def _lines(block: DiffBlock, sheet: _Sheet) -> Iterator[Text]:
     """The lines of a block as in a unified diff: the removed ones, then the added ones."""
     if not block.changed:
         for row in block.rows:
-            yield from _numbered((row.old, row.new), " ", row.before or "", (), "", digits, console)
+            yield from _numbered((row.old, row.new), " ", row.before or "", (), "", sheet, found=sheet.found(row))
         return
     for row in block.rows:
         if row.before is not None:
-            yield from _numbered((row.old, 0), "-", row.before, row.out, _OUT, digits, console, moved=row.moved)
+            style = "" if row.moved else _OUT
+            yield from _numbered(
+                (row.old, 0), "-", row.before, row.out, style, sheet, sign=_OUT, found=sheet.found(row)
+            )
     for row in block.rows:
         if row.after is not None:
-            yield from _numbered((0, row.new), "+", row.after, row.into, _IN, digits, console, moved=row.moved)
+            yield from _numbered((0, row.new), "+", row.after, row.into, "" if row.moved else _IN, sheet, sign=_IN)
 
 
 def _numbered(
-    numbers: tuple[int, int],
-    sign: str,
+    lines: tuple[int, int],
+    sign_text: str,
     text: str,
     marks: Sequence[Span],
     style: str,
-    digits: int,
-    console: Console,
+    sheet: _Sheet,
     *,
-    moved: bool = False,
+    sign: str = "",
+    found: Sequence[FindingGroup] = (),
 ) -> Iterator[Text]:
-    """One line with its old and its new number, each in its own column; 0 means that it has no such number. Of a line
-    that has only ``moved`` to another indentation the sign alone is coloured."""
-    room = console.width - 2 * digits - 4
-    head = "".join(f"{number or '':>{digits}} " for number in numbers)
-    for part, line in enumerate(_wrapped(text, marks, "" if moved else style, room)):
-        yield Text.assemble((head if not part else " " * len(head), _DIM), (sign, style), line)
+    """One line with its old and its new number, each in its own column; 0 means that it has no such number. Below it
+    is what was ``found`` there."""
+    numbers = sheet.old(lines[0]), sheet.new(lines[1])
+    if not any(numbers):  # the line at which a cell of a notebook begins
+        text, style = text.removeprefix("# "), "bold"
+    head = "".join(f"{number or '':>{sheet.digits}} " for number in numbers)
+    room = sheet.width - len(head) - 2
+    for part, line in enumerate(_wrapped(sheet.known(text), marks, style, room, marked(text, found))):
+        yield Text.assemble((head if not part else " " * len(head), _DIM), (sign_text, sign), line)
+        for start, end in _pointed(line):
+            blank = " " * (len(head) + 1 + cell_len(line.plain[:start]))
+            yield Text.assemble(blank, Text.from_ansi(_carets(cell_len(line.plain[start:end]), found[0])))
+    yield from _told(found, sheet.margin, sheet.console, code=False)
 
 
-def _wrapped(text: str, marks: Sequence[Span], style: str, room: int) -> list[Text]:
+def _carets(length: int, group: FindingGroup) -> str:
+    return f"\x1b[{COLORS[group.first.severity]}m{'^' * length}\x1b[0m"
+
+
+def _pointed(line: Text) -> list[Span]:
+    """The parts of a line that a finding is about, without the space around them."""
+    parts = [(part.start, part.end) for part in line.spans if isinstance(part.style, Style) and part.style.meta]
+    words = [(start, line.plain[start:end]) for start, end in parts if line.plain[start:end].strip()]
+    return [(start + len(word) - len(word.lstrip()), start + len(word.rstrip())) for start, word in words]
+
+
+def _wrapped(text: str, marks: Sequence[Span], style: str, room: int, told: Sequence[Span] = ()) -> list[Text]:
     """A line wrapped at the width of the terminal, its changed words marked. Marks are positions in the text of the
-    file."""
+    file, as are those of the parts of which something is ``told``."""
     text = text.rstrip("\r")
     line = Text()
     position = 0
@@ -138,6 +208,8 @@ def _wrapped(text: str, marks: Sequence[Span], style: str, room: int) -> list[Te
         line.append(visible(text[start:end]), f"{style} {_MARK}")
         position = end
     line.append(visible(text[position:]), style)
+    for start, end in told:
+        line.stylize(_TOLD, len(visible(text[:start])), len(visible(text[:end])))
     line.expand_tabs(4)
     return _cut(line, room)
 
@@ -178,17 +250,18 @@ def _cut(line: Text, room: int) -> list[Text]:
 # Two columns ----------------------------------------------------------------------------------------------------------
 
 
-def _columns(block: DiffBlock, digits: int, width: int) -> Iterator[Text]:
+def _columns(block: DiffBlock, sheet: _Sheet) -> Iterator[Text]:
     """The lines of a block, before on the left and after on the right."""
-    half = (width - 3) // 2
-    room = half - digits - 3
+    half = (sheet.width - 3) // 2
+    room = half - sheet.digits - 3
     for row in block.rows:
-        left = _side(row.old, row.before, "-", row.out, _OUT, row, digits, room)
-        right = _side(row.new, row.after, "+", row.into, _IN, row, digits, room)
+        left = _side(sheet.old(row.old), row.before, "-", row.out, _OUT, row, sheet.digits, room)
+        right = _side(sheet.new(row.new), row.after, "+", row.into, _IN, row, sheet.digits, room)
         for part in range(max(len(left), len(right))):
             one = left[part].copy() if part < len(left) else Text()
             one.pad_right(half - one.cell_len)
-            yield Text.assemble(one, (" │ ", _DIM), right[part] if part < len(right) else "")
+            yield Text.assemble(one, (sheet.between, _DIM), right[part] if part < len(right) else "")
+        yield from _told(sheet.found(row), sheet.margin, sheet.console, code=True)
 
 
 def _side(
@@ -198,5 +271,5 @@ def _side(
         return []
     sign, style = (" ", "") if row.same else (sign, style)
     lines = _wrapped(text, marks, "" if row.moved else style, room)
-    heads = [f"{number:>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]
+    heads = [f"{number or '':>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]
     return [Text.assemble((head, _DIM), (sign, style), line) for head, line in zip(heads, lines, strict=True)]

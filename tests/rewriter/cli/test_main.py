@@ -183,7 +183,7 @@ def test_a_preview_touches_nothing(migrate: Migrate) -> None:
     assert answer.status == 0
     assert path.read_bytes() == TRAINS
     assert answer.out.startswith(b"--- a/a.py\n+++ b/a.py\n@@ ")
-    assert "    backward: " in answer.err
+    assert "    backward (1): " in answer.err
     assert answer.err.startswith("1 file would change; 1 file checked. ")
     assert answer.err.endswith(
         "To apply:  migrate --write a.py\n"

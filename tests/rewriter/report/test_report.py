@@ -153,7 +153,7 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
         "\n"
         "Proposed changes\n"
         "  train.py: 1 edit, the safe ones\n"
-        "    backward: a loss: given by f (line 5)\n"
+        "    backward (1): a loss: given by f (line 5)\n"
         "\n"
         "2 findings\n"
         "  train.py:4: blocked [clip] cannot tell which optimizer\n"

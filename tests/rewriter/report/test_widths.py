@@ -16,6 +16,7 @@ from torchlift.rewriter.cli.options import command
 from torchlift.rewriter.config import RawConfig
 from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.report import terminal
+from torchlift.rewriter.report.inline import numberings
 from torchlift.rewriter.report.rows import Hunk, hunks_of
 from torchlift.rewriter.report.summary import summary
 from torchlift.rewriter.result import FileResult, Result
@@ -97,20 +98,24 @@ def test_old_and_new_line_numbers_have_a_column_each(width: int) -> None:
         for hunk in hunks_of(file):
             stream = io.StringIO()
             terminal.print_hunk(file, hunk, Console(file=stream, highlight=False, width=width, color_system=None))
-            digits = len(str(max(max(row.old, row.new) for row in hunk.rows)))
+            old, new = numberings(file)
+            digits = len(str(max(max(old(row.old), new(row.new)) for row in hunk.rows)))
             cells = [(line[:digits], line[digits + 1 : 2 * digits + 1]) for line in stream.getvalue().split("\n")[1:]]
             shown = [(old.strip(), new.strip()) for old, new in cells if (old + new).strip(" ")]
-            assert [(int(old or 0), int(new or 0)) for old, new in shown] == list(numbers(hunk)), file.source.path
+            assert [(int(old or 0), int(new or 0)) for old, new in shown] == list(numbers(file, hunk)), file.source.path
 
 
-def numbers(hunk: Hunk) -> Iterator[tuple[int, int]]:
-    """The old and the new number of each line, in the order of a unified diff; 0 for none."""
+def numbers(file: FileResult, hunk: Hunk) -> Iterator[tuple[int, int]]:
+    """The old and the new number of each line, in the order of a unified diff; 0 for none. A notebook's count in their
+    cell, and the line that begins one has none."""
+    old, new = numberings(file)
     for block in hunk.blocks:
         if block.changed:
-            yield from ((row.old, 0) for row in block.rows if row.old)
-            yield from ((0, row.new) for row in block.rows if row.new)
+            listed = [(old(row.old), 0) for row in block.rows if row.old]
+            listed += [(0, new(row.new)) for row in block.rows if row.new]
         else:
-            yield from ((row.old, row.new) for row in block.rows)
+            listed = [(old(row.old), new(row.new)) for row in block.rows]
+        yield from (pair for pair in listed if any(pair))
 
 
 def told(text: str) -> list[str]:

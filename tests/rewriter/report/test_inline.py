@@ -1,0 +1,249 @@
+"""Findings in the diff: each is said at its line, once; the summary after the diff is short."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.notebooks.document import read_notebook
+from torchlift.rewriter.report.groups import FRAMED, groups, placed
+from torchlift.rewriter.report.summary import summary
+from torchlift.rewriter.report.terminal import print_diff
+from torchlift.rewriter.result import CausePlace, Change, Diagnosis, FileResult, Result
+from torchlift.rewriter.source import Source, decode
+
+TEXT = "".join(f"line_{n} = f({n})\n" for n in range(1, 41))
+HERE = Diagnosis("once", Severity.REVIEW, "`line_3` differs", "do it by hand", 3, 10, 14)
+FAR = HERE._replace(message="`line_30` differs", line=30, column=11, end=16)
+
+
+def file_of(*told: Diagnosis, text: str = TEXT, old: str = "f(3)", new: str = "g(3)", name: str = "x.py") -> FileResult:
+    source = decode(text.encode(), Path(name))
+    changes = (Change("backward", 3, 1, "it is g now"),) if old in text else ()
+    return FileResult(source, text.replace(old, new, 1).encode(), changes, told)
+
+
+def drawn(*files: FileResult, width: int = 80, side_by_side: bool = False) -> list[str]:
+    stream = io.StringIO()
+    console = Console(file=stream, highlight=False, width=width, color_system=None)
+    print_diff(files, console, side_by_side=side_by_side, found=groups(Result(files)))
+    return stream.getvalue().split("\n")
+
+
+def test_a_finding_in_a_changed_line_is_said_below_its_first_text() -> None:
+    lines = drawn(file_of(HERE))
+    at = lines.index("3   -line_3 = f(3)")
+    assert lines[at + 1 : at + 5] == [
+        "              ^^^^",
+        "     | review [once] `line_3` differs",
+        "     | help: do it by hand",
+        "  3 +line_3 = g(3)",
+    ]
+
+
+def test_a_line_of_which_something_is_said_is_shown_where_nothing_changes() -> None:
+    lines = drawn(file_of(FAR))
+    at = lines.index("30 30  line_30 = f(30)")
+    assert lines[at - 4] == "@@ line 27 @@" and lines[at + 4].startswith("31 31  ")
+    assert lines[at + 1 : at + 4] == [
+        "                 ^^^^^",
+        "       | review [once] `line_30` differs",
+        "       | help: do it by hand",
+    ]
+    assert sum(line.startswith("@@") for line in lines) == 2
+
+
+def test_the_place_of_such_a_line_names_its_function() -> None:
+    text = "def train(x):\n" + "".join(f"    a{n} = f({n})\n" for n in range(2, 30))
+    lines = drawn(file_of(HERE._replace(line=20, column=5, end=0), text=text, old="nothing"))
+    assert lines[1] == "@@ line 17, in def train @@"
+
+
+def test_a_finding_of_a_whole_file_is_below_its_name() -> None:
+    lines = drawn(file_of(HERE._replace(line=0), old="nothing"))
+    assert lines[0].startswith("── x.py ─") and lines[1:3] == [
+        "| review [once] `line_3` differs",
+        "| help: do it by hand",
+    ]
+    assert len(lines) == 4
+
+
+def test_the_cause_and_other_places_are_said_with_it() -> None:
+    cause = CausePlace("it comes from here", 1, 9, 10, "run(data)", "lib.py")
+    one, same = HERE._replace(cause=cause), HERE._replace(cause=cause, line=30, column=11, end=16)
+    lines = drawn(file_of(one, same))
+    at = lines.index("3   -line_3 = f(3)")
+    assert lines[at + 2] == "     | review [once] `line_3` differs (also x.py:30)"
+    assert [line[7:] for line in lines[at + 3 : at + 6]] == [
+        " --> lib.py:1",
+        "1 | run(data)",
+        "  |         - it comes from here",
+    ]
+    assert sum("differs" in line for line in lines) == 1
+
+
+def test_a_wrapped_line_has_its_mark_below_the_part_that_is_meant() -> None:
+    text = f"a = 1\nvalue = first({'x' * 30}) + second({'y' * 30})\n"
+    start = text.split("\n")[1].index("second") + 1
+    told = HERE._replace(line=2, column=start, end=start + 6)
+    lines = drawn(file_of(told, text=text, old="a = 1", new="a = 2"), width=50)
+    (at,) = (n for n, line in enumerate(lines) if "second(" in line)
+    assert lines[at + 1] == " " * lines[at].index("second") + "^" * 6
+    assert not any("^" in line for line in lines[:at])
+
+
+def test_two_columns_show_the_line_with_what_is_said() -> None:
+    lines = drawn(file_of(HERE), width=100, side_by_side=True)
+    (at,) = (n for n, line in enumerate(lines) if "review [once]" in line)
+    assert lines[at + 1].strip().startswith("| 3 | line_3 = f(3)") and "^^^^" in lines[at + 2]
+
+
+def test_nothing_is_said_twice_at_full_length() -> None:
+    long = HERE._replace(message="`line_3` differs, " + "and this goes on " * 12)
+    file = file_of(long, FAR)
+    result = Result((file,), 1)
+    above = "\n".join(drawn(file, width=100))
+    said = summary(result, (), width=100, wraps=True, drawn=[file])
+    assert above.count("help: do it by hand") == 2 and "help:" not in said
+    assert "\n2 findings, shown above at their lines\n  x.py:3: review [once] `line_3` differs, and" in said
+    assert "\n  x.py:30: review [once] `line_30` differs\n" in said
+    assert "  x.py: 1 edit (backward 1)\n" in said and "it is g now" in above and "it is g now" not in said
+    assert all(len(line) <= 100 for line in said.split("\n"))
+    full = summary(result, (), width=100, wraps=True)
+    assert full.count("help: do it by hand") == 2 and "backward (1): it is g now (line 3)" in full
+
+
+def test_what_the_diff_does_not_show_is_said_in_full() -> None:
+    shown, other = file_of(HERE), file_of(FAR._replace(severity=Severity.BLOCKED), name="y.py")
+    said = summary(Result((shown, other), 2), (), width=100, wraps=True, drawn=[shown])
+    assert "2 findings, 1 of them shown above at its line\n  y.py:30: blocked [once]" in said
+    assert said.count("help: do it by hand") == 1
+
+
+def test_a_short_finding_keeps_its_place_and_its_id_at_any_width() -> None:
+    file = file_of(HERE, name=f"{'folder/' * 20}x.py")
+    said = summary(Result((file,), 1), (), width=60, wraps=True, drawn=[file])
+    assert "/x.py:3:\n      review [once] `line_3` differs\n" in said
+    file = file_of(HERE)
+    said = summary(Result((file,), 1), (), width=20, wraps=True, drawn=[file])
+    assert "\n  x.py:3: review\n      [once]" in said
+
+
+def test_a_notebook_counts_the_lines_of_each_cell() -> None:
+    cells = ["import torch\na = f(1)\n", "b = 2\nc = f(3)\nd = g(4)\n"]
+    document = {
+        "cells": [
+            {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell.rstrip("\n")}
+            for cell in cells
+        ],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    notebook = read_notebook(json.dumps(document).encode(), Path("n.ipynb"))
+    source = Source(notebook.path, notebook.data, notebook.read(notebook.data), "utf-8", notebook=notebook)
+    after = notebook.with_texts(["import torch\na = f(1)\na = 2", cells[1].rstrip("\n")])
+    told = HERE._replace(line=6, column=5, end=9)
+    lines = drawn(FileResult(source, after, diagnoses=(told,)))
+    assert lines[1:] == [
+        "@@ cell 1, line 1 @@",
+        "     cell 1",
+        "1 1  import torch",
+        "2 2  a = f(1)",
+        "  3 +a = 2",
+        "     cell 2",
+        "1 1  b = 2",
+        "2 2  c = f(3)",
+        "         ^^^^",
+        "     | review [once] `line_3` differs",
+        "     | help: do it by hand",
+        "3 3  d = g(4)",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 140])
+def test_right_to_left_text_and_wide_characters_are_marked_and_not_let_loose(width: int) -> None:
+    text = "a = 1\nשלום = '漢字🎉' + \"\u202e\"\n"
+    told = HERE._replace(line=2, column=8, end=13, message="`שלום` differs 漢字漢字漢字漢字漢字漢字")
+    lines = drawn(file_of(told, text=text, old="a = 1", new="a = 2"), width=width)
+    assert "\u202e" not in "".join(lines) and "\\u202e" in "".join(lines)
+    (mark,) = (line for line in lines if line.strip() and not line.strip(" ^"))
+    assert mark.strip() == "^" * 8 and mark.index("^") == 12
+
+
+def test_thousands_of_findings_have_fifty_frames() -> None:
+    text = "".join(f"x{n} = 1\n" for n in range(5000))
+    told = [Diagnosis("once", Severity.REVIEW, f"`x{n}` differs", "do it", n + 1, 1, 3) for n in range(5000)]
+    file = file_of(*told, text=text, old="x0 = 1", new="x0 = 2")
+    found = groups(Result((file,), 1))
+    assert len(placed(found, [file])) == FRAMED == 50 and placed(found, []) == []
+    said = summary(Result((file,), 1), (), drawn=[file])
+    assert len(said.splitlines()) < 70 and "and 4950 other findings: 4950 [once]" in said
+
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+criterion = nn.CrossEntropyLoss(ignore_index=0)  # '漢🎉שלום'
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def terminal(folder: Path, environment: dict[str, str], *argv: str, apart: bool = False) -> tuple[str, str]:
+    """What the command shows at a terminal, and what it writes to stderr if that is kept ``apart``."""
+    (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "torchlift.codemods", "--no-cache", *argv, "train.py"],
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=(folder / "stderr").open("wb") if apart else theirs,
+        env=os.environ | environment,
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert run.wait() == 0, shown
+    errors = (folder / "stderr").read_text(encoding="utf-8") if apart else ""
+    return shown.decode("utf-8", "replace"), errors
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYTHONIOENCODING": "ascii"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize("columns", ["20", "80"])
+def test_a_terminal_of_any_kind_shows_them(tmp_path: Path, environment: dict[str, str], columns: str) -> None:
+    said, _ = terminal(tmp_path, environment | {"COLUMNS": columns})
+    assert "Traceback" not in said and "internal error" not in said
+    assert "^^^" in said and said.count("help:") == 1 and said.count("[weighted-mean]") == 2
+    assert "1 finding, shown above at its line" in " ".join(said.split())
+    assert ("\x1b[" in said.partition("\n")[2]) is (environment.keys() <= {"PYTHONIOENCODING"})
+
+
+def test_each_of_two_places_is_complete(tmp_path: Path) -> None:
+    said, errors = terminal(tmp_path, {"COLUMNS": "100"}, apart=True)
+    assert said.count("help:") == 1 and "[weighted-mean]" in said
+    assert "help:" in errors and "1 finding\n  train.py:8: review [weighted-mean]" in errors
