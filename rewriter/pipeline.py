@@ -329,7 +329,10 @@ def _without_skipped(file: Answered) -> Answered:
 def _migrated(file: Answered, declined: Collection[str], config: Config, program: Sequence[Located] = ()) -> FileResult:
     source, starts = file.source, file.parsed.starts
     findings = list(file.findings)
-    edits = [edit for edit in file.edits if not _declines(declined, _group(edit, file))]
+    taken = [edit for edit in file.edits if not _declines(declined, _group(edit, file))]
+    rules = {edit.rule for edit in taken if not isinstance(edit, AddImport)}
+    # an import is needed as long as one of its rule's edits is made, whichever of them it was grouped with
+    edits = [edit for edit in file.edits if edit in taken or (isinstance(edit, AddImport) and edit.rule in rules)]
     if any(f.severity is Severity.BLOCKED for f in findings) and not config.partial:
         edits = []
     tree, made, conflicts = apply(file.parsed.module, file.known.names.parents, edits)
@@ -378,10 +381,13 @@ def _nature(known: Understood) -> Iterator[tuple[cst.CSTNode, str, str]]:
 
 
 def _group(edit: Edit, file: Answered) -> str:
-    """The name of an edit's group."""
+    """The name of an edit's group; an import belongs to the first edit of its rule."""
     if edit.unit is not EditGroup.ALONE:
         unit: str = edit.unit.value
         return unit
+    if isinstance(edit, AddImport):
+        alike = (e for e in file.edits if e.rule == edit.rule and e.unit is edit.unit and not isinstance(e, AddImport))
+        edit = next(alike, edit)
     line, column = start(file.parsed.starts, edit.node)
     return f"{edit.rule} {file.source.path}:{line}:{column}"
 

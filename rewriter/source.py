@@ -56,6 +56,9 @@ class Cells(Protocol):
     def line_of_file(self, line: int) -> int:
         """Return the line of the file that holds a line of ``Source.text``."""
 
+    def heads(self) -> Sequence[str]:
+        """Return the lines of the readable form at which the cells begin."""
+
     def read(self, data: bytes) -> str:
         """Return the script of another state of the file in readable form."""
 

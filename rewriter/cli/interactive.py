@@ -26,6 +26,8 @@ class Answers(NamedTuple):
     """So many groups of edits."""
     declined: tuple[str, ...]
     """The other groups: their rules, each with its first place."""
+    shown: tuple[FileResult, ...] = ()
+    """The files whose edits and findings were shown with the questions."""
 
     def told(self, written: Sequence[Source]) -> str:
         """The answers and what was done, in a sentence without its full stop."""
@@ -45,21 +47,24 @@ def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bo
         for given in survey.programs
         if any(source.path in changed for source in given.sources)
     ]
-    Asking(console(color=color), sys.stdin.readline, side_by_side=side_by_side).about(sessions)
+    asking = Asking(console(color=color), sys.stdin.readline, result, side_by_side=side_by_side)
+    asking.about(sessions)
     answered: dict[Source, FileResult] = {}
     for file in (file for session in sessions for file in session.result().files):
         if answered.setdefault(file.source, file).after != file.after:
             cause = "two programs use this file, and your answers for them lead to different texts"
             raise SourceError(file.source.path, 0, cause, "Give the same answers for both; nothing was written")
     declined = [_place(session, group) for session in sessions for group in session.groups if not session.has(group)]
+    files = tuple(answered.get(file.source, file) for file in result.files)
     return Answers(
-        result._replace(files=tuple(answered.get(file.source, file) for file in result.files)),
+        result._replace(files=files),
         sum(len(session.groups) for session in sessions) - len(declined),
         tuple(declined),
+        tuple(file for file in files if file.source.path in asking.shown),
     )
 
 
 def _place(session: Session, group: str) -> str:
-    (file, change), *_ = session.changes[group]
+    file, change = session.first(group)
     place = f"{shown(file.source.path)}{file.at(change.line)}"
     return f"the training in {place}" if group == TRAINING else f"{', '.join(session.rules(group))} in {place}"

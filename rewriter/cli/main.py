@@ -204,7 +204,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
         from ..source import write_all
 
         write_all([(file.source, file.after) for file in result.changed])
-    _summarise(result, survey, request, writes)
+    _summarise(result, survey, request, writes, answers.shown if sys.stderr.isatty() else ())
     say(answers.told([file.source for file in result.changed] if writes else ()))
     return status
 

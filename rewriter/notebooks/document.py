@@ -128,7 +128,7 @@ class Notebook:
 
         Raises ``ValueError`` if the cells can no longer be told apart, or if one is not valid Python.
         """
-        heads = [self._head(cell) for cell in self.cells]
+        heads = self.heads()
         lines, texts = text.split("\n"), list[str]()
         at = [number for number, line in enumerate(lines) if line in heads]
         if [lines[number] for number in at] != heads or at[:1] != [0][: len(heads)] or lines[-1]:
@@ -140,6 +140,10 @@ class Notebook:
             if error := _error(masked(new)):
                 raise ValueError(f"cell {cell.number}, line {error[0]}: not valid Python: {error[1]}")
         return self.with_texts(texts)
+
+    def heads(self) -> list[str]:
+        """The lines of the readable form at which the cells begin."""
+        return [self._head(cell) for cell in self.cells]
 
     def _head(self, cell: Cell) -> str:
         """The comment line before a cell in the readable form; it is not part of the notebook."""

@@ -48,6 +48,11 @@ class Session:
         """The rules whose edits are in a group."""
         return list(dict.fromkeys(change.rule for _, change in self.changes[group]))
 
+    def first(self, group: str) -> tuple[FileResult, Change]:
+        """The first edit of a group that has a place, with its file: an import has none."""
+        edits = self.changes[group]
+        return next(((file, change) for file, change in edits if change.line), edits[0])
+
     def files(self, group: str) -> list[Source]:
         """The files that a group touches."""
         return list({file.source.path: file.source for file, _ in self.changes[group]}.values())
@@ -116,7 +121,7 @@ class Session:
         for group in self.groups:
             if group not in self.accepted:
                 for file, change in self.changes[group]:
-                    if file.source == source:
+                    if file.source == source and change.line:  # an import has none: it comes with what needs it
                         message = f"left unchanged, as you answered: {change.rule} ({change.reason})"
                         yield Diagnosis("declined", Severity.REVIEW, message, "", change.line, change.column)
 

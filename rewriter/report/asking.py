@@ -6,18 +6,22 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from ..project.session import TRAINING, Session, problem_of
+from ..result import FileResult, Result
 from ..source import Source
 from .diff import shown
-from .rows import reasons
+from .groups import FRAMED, FindingGroup, groups
+from .inline import said, short
+from .opcodes import opcodes
+from .table import words
 from .terminal import print_diff
-from .text import at_lines, counted, visible
+from .text import counted
 
 _KEYS = "ynaesq?"
 _HELP = """\
@@ -41,16 +45,25 @@ class Quit(Exception):
 class Asking:
     """Asks about the groups of each program in turn."""
 
-    def __init__(self, console: Console, answer: Callable[[], str], *, side_by_side: bool = False) -> None:
-        """``answer`` returns the line that the user types, and an empty string at the end of the input."""
+    def __init__(
+        self, console: Console, answer: Callable[[], str], result: Result, *, side_by_side: bool = False
+    ) -> None:
+        """``answer`` returns the line that the user types, and an empty string at the end of the input; ``result`` has
+        what was found."""
         self.console = console
         self.answer = answer
         self.side_by_side = side_by_side
+        self.found = groups(result)
+        self.shown: set[Path] = set()
+        """The files whose findings have been shown at their lines."""
         self.without_asking: set[str] = set()
         """Rules whose edits are accepted from now on without a question."""
 
     def about(self, sessions: Iterable[Session]) -> None:
         """Ask about everything; the sessions hold the answers afterwards."""
+        sessions = list(sessions)
+        if self.found:
+            self._before({file.source.path for session in sessions for file in session.whole.files})
         try:
             for session in sessions:
                 self._program(session)
@@ -72,9 +85,7 @@ class Asking:
                 session.accept(group)
                 continue
             self.console.print()
-            if group != TRAINING:
-                self._reasons(session, group)
-            print_diff(offered, self.console, side_by_side=self.side_by_side)
+            self._show(session, group, offered)
             if cost := self._cost(session, group):
                 self._say(f"# {cost}")
             if self._asked(session, group, f"({number}/{len(session.groups)}) ") == "s":
@@ -102,7 +113,11 @@ class Asking:
     def _question(self, session: Session, group: str) -> str:
         if group == TRAINING:
             return f"Make the training distributed, {counted(len(session.changes[group]), 'edit')}"
-        return f"Make {'this edit' if len(session.changes[group]) == 1 else 'these edits'}"
+        return f"Make {'this edit' if self._number(session, group) == 1 else 'these edits'}"
+
+    def _number(self, session: Session, group: str) -> int:
+        """The edits of a group, but for the imports that they need."""
+        return sum(bool(change.line) for _, change in session.changes[group])
 
     def _cost(self, session: Session, group: str) -> str:
         """What else "no" leaves as it is; empty if nothing."""
@@ -110,21 +125,54 @@ class Asking:
             rules = dict.fromkeys(rule for other in needing for rule in session.rules(other))
             verb = "needs" if len(needing) == 1 else "need"
             return f"Declining this also declines {counted(len(needing), 'group')} that {verb} it: {', '.join(rules)}"
-        changes = session.changes[group]
-        if len(changes) == 1 or group == TRAINING:
+        number = self._number(session, group)
+        if number < 2 or group == TRAINING:
             return ""
-        return f"These {len(changes)} edits need each other: declining leaves all of them out"
+        return f"These {number} edits need each other: declining leaves all of them out"
 
     def _title(self, session: Session, group: str) -> str:
-        (file, change), *_ = session.changes[group]
+        file, change = session.first(group)
         return f"{shown(file.source.path)}{file.at(change.line)} {change.rule}"
 
-    def _reasons(self, session: Session, group: str) -> None:
-        for source in session.files(group):
-            mine = [change for file, change in session.changes[group] if file.source == source]
-            for rule, reason, lines in reasons(mine):
-                place = at_lines(lines, source.notebook)
-                self.console.print(Text(f"# {rule}{f', {place}' if place else ''}: {visible(reason)}", "yellow"))
+    def _before(self, asked: set[Path]) -> None:
+        """What was found, before the first question: in short what is shown at its line with the edits, and in full
+        the rest."""
+        self._say(f"{counted(len(self.found), 'finding')} ({words(self.found)}). You see each again at its line.")
+        for group in self.found[:FRAMED]:
+            for line in short(group, self.console.width):
+                self.console.print(Text.from_ansi(line), soft_wrap=True)
+            if group.file.source.path not in asked:
+                for line in said(group, self.console.width - 4, self.console.encoding, code=True):
+                    self.console.print(Text.assemble("    ", Text.from_ansi(line)), soft_wrap=True)
+
+    def _show(self, session: Session, group: str, offered: Sequence[FileResult]) -> None:
+        """The edits of a group with their reasons, and what was found at their lines; with the training everything
+        that belongs to no other group."""
+        files = {file.source.path: file for file in session.whole.files}
+        shown = {file.source.path: _placed(files[file.source.path], file, group) for file in offered}
+        found = list(self._concerned(session, group))
+        if group == TRAINING:
+            self.shown.update(files)
+            for one in found:
+                path = one.file.source.path
+                shown.setdefault(path, files[path]._replace(after=files[path].source.data, changes=()))
+        told = [_moved(one, files[one.file.source.path], shown[one.file.source.path]) for one in found]
+        ordered = [shown[path] for path in files if path in shown]
+        print_diff(ordered, self.console, side_by_side=self.side_by_side, found=told)
+
+    def _concerned(self, session: Session, group: str) -> Iterator[FindingGroup]:
+        """What was found in the lines that a group edits; a line that several groups edit belongs to the first of
+        them that is not the training."""
+        files = {file.source.path for file in session.whole.files}
+        edits: dict[tuple[Path, int], str] = {}
+        for other in reversed(session.groups):
+            for file, change in session.changes[other]:
+                if other != TRAINING and change.line:
+                    edits[file.source.path, change.line] = other
+        for told in self.found[:FRAMED]:
+            path = told.file.source.path
+            if path in files and edits.get((path, told.first.line), TRAINING) == group:
+                yield told
 
     def _say(self, text: str) -> None:
         self.console.print(Text(text, "yellow"), soft_wrap=True)
@@ -159,3 +207,33 @@ class Asking:
                 cause = str(error)
         self._say(f"The editor {editor!r} returned nothing ({cause}). Set EDITOR, or choose another answer")
         return None
+
+
+def _placed(file: FileResult, offered: FileResult, group: str) -> FileResult:
+    """A file as it is offered, with the edits of a group at the lines of the text that is shown."""
+    line = _lines(file.texts[0], offered.texts[0])
+    mine = (change for change in file.changes if change.group == group)
+    return offered._replace(changes=tuple(change._replace(line=line(change.line)) for change in mine))
+
+
+def _moved(told: FindingGroup, file: FileResult, offered: FileResult) -> FindingGroup:
+    """What was found, at its line in the text that is shown; if the line was changed, above the diff."""
+    number = _lines(file.texts[0], offered.texts[0])(told.first.line)
+    lines, now = (one.texts[0].split("\n") for one in (file, offered))
+    same = 0 < told.first.line <= len(lines) and number <= len(now) and lines[told.first.line - 1] == now[number - 1]
+    return told._replace(first=told.first._replace(line=number if same else 0))
+
+
+def _lines(before: str, now: str) -> Callable[[int], int]:
+    """Where the lines of a text are in a later one: a line that was changed, where its change is."""
+    if before == now:
+        return lambda line: line
+    codes = opcodes(before.split("\n"), now.split("\n"))
+
+    def line(number: int) -> int:
+        for _, i1, i2, j1, j2 in codes:
+            if i1 < number <= max(i2, i1 + 1):
+                return min(j1 + number - i1, max(j2, j1 + 1))
+        return number
+
+    return line

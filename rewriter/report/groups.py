@@ -72,9 +72,10 @@ def groups(result: Result) -> list[FindingGroup]:
 
 
 def placed(found: Sequence[FindingGroup], files: Sequence[FileResult]) -> list[FindingGroup]:
-    """The findings that the diff of some files shows at their lines: the most serious ones, as many as have code."""
+    """The findings that the diff of some files shows at their lines: the most serious ones, as many as have code, but
+    not those that say what somebody answered about it."""
     paths = {file.source.path for file in files}
-    return [group for group in found[:FRAMED] if group.file.source.path in paths]
+    return [group for group in found[:FRAMED] if group.file.source.path in paths and group.first.id != "declined"]
 
 
 def _key(file: FileResult, found: Diagnosis) -> object:

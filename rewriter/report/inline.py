@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Container, Iterator, Sequence
 
 from ..findings import Severity
 from ..result import FileResult
-from .frames import View, frame, span
+from .frames import View, cells, frame, span
 from .groups import FindingGroup
-from .text import visible
+from .table import beginning
+from .text import TIED, visible
 
 COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
 CAUSE, MARGIN = "1;34", "2"
 _NARROWEST = 20
 """What is said is never cut shorter than this many characters."""
+_SHORTEST = 12
+"""The columns that the sentence of a finding gets at least where it is named in short."""
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 Told = dict[int, list[FindingGroup]]
 """The findings of a file by their lines; those of the file as a whole have line 0."""
 
@@ -62,6 +67,17 @@ def said(group: FindingGroup, width: int, encoding: str, *, code: bool) -> Itera
             yield f"{bar} {line}"
 
 
+def short(group: FindingGroup, width: int) -> list[str]:
+    """A finding whose words are elsewhere: its place, its id, and as much of its sentence as the line has room for."""
+    first, word = group.first, group.first.severity.value
+    lines = wrapped(f"  {group.places()[0].replace(' ', TIED)}: {word} [{first.id}]", width, "      ")
+    room = width - cells(lines[-1]) - 1
+    if room >= _SHORTEST:
+        lines[-1] += f" {beginning(visible(group.message()), room)}"
+    coloured = painted(word, COLORS[first.severity])
+    return [line.replace(f"{word} [", f"{coloured} [", 1).replace(TIED, " ") for line in lines]
+
+
 def _own(group: FindingGroup) -> View | None:
     """The line of code of the first place."""
     views = group.shown()
@@ -73,13 +89,18 @@ def painted(text: str, style: str) -> str:
     return f"\x1b[{style}m{text}\x1b[0m"
 
 
+def bare(text: str) -> str:
+    """A text without the colours of a terminal."""
+    return _STYLE.sub("", text)
+
+
 def wrapped(text: str, width: int, rest: str = "  ") -> list[str]:
     """A text on lines of so many columns, those after the first indented; wide characters count as two."""
-    from rich.cells import cell_len
-
-    lines, line = list[str](), ""
-    for word in text.split():
-        if line.strip() and cell_len(line) + 1 + cell_len(word) > width:
+    lines, line = list[str](), text[: len(text) - len(text.lstrip())]
+    for word in text.split(" "):
+        if not word:
+            continue
+        if line.strip() and cells(line) + 1 + cells(word) > width:
             lines.append(line)
             line = rest + word
         else:
@@ -87,26 +108,32 @@ def wrapped(text: str, width: int, rest: str = "  ") -> list[str]:
     return [*lines, line]
 
 
-Numbering = Callable[[int], int]
-"""The number that is shown for a line."""
+class Numbering:
+    """The numbers of the lines of a text as they are shown: those of a notebook count in their cell."""
+
+    def __init__(self, text: str, heads: Container[str] | None) -> None:
+        """``heads`` are the lines at which the cells of a notebook begin."""
+        self._numbers: list[tuple[str, int]] | None = None
+        if heads is not None:
+            self._numbers = [("", 0)]
+            for line in text.split("\n"):
+                cell, number = self._numbers[-1]
+                self._numbers.append((line, 0) if line in heads else (cell, number + 1))
+
+    def __call__(self, line: int) -> int:
+        """The number of a line; 0 for none, and for the line that begins a cell."""
+        return line if self._numbers is None else self._numbers[line][1]
+
+    def place(self, line: int) -> str:
+        """A line in words: ``line 3``, ``cell 2, line 1``."""
+        if self._numbers is None:
+            return f"line {line}"
+        cell, number = self._numbers[line]
+        return f"{cell.removeprefix('# code ').removeprefix('# ')}, line {max(number, 1)}"
 
 
 def numberings(file: FileResult) -> tuple[Numbering, Numbering]:
-    """How the lines of the two texts count: those of a notebook in their cell, and the line that begins one not at
-    all."""
-    notebook = file.source.notebook
-    if notebook is None:
-        return (lambda line: line), (lambda line: line)
-    before, after = (text.split("\n") for text in file.texts)
-    cells = [notebook.place(number)[0] for number in range(len(before) + 1)]
-    heads = {before[n - 1] for n in range(1, len(before)) if cells[n] != cells[n - 1]}
-    return _in_cells(before, heads).__getitem__, _in_cells(after, heads).__getitem__
-
-
-def _in_cells(lines: Sequence[str], heads: set[str]) -> list[int]:
-    """The number of each line in its cell; the list begins with line 0."""
-    numbers, number = [0], 0
-    for line in lines:
-        number = 0 if line in heads else number + 1
-        numbers.append(number)
-    return numbers
+    """How the lines of the two texts of a file count."""
+    heads = None if file.source.notebook is None else frozenset(file.source.notebook.heads())
+    before, after = file.texts
+    return Numbering(before, heads), Numbering(after, heads)

@@ -11,15 +11,13 @@ from ..findings import Severity
 from ..result import FileResult, Result
 from .diff import shown
 from .expect import expectations
-from .frames import cells, frame
-from .groups import FRAMED, ORDER, FindingGroup, groups, placed
-from .inline import CAUSE, COLORS, MARGIN
+from .frames import frame
+from .groups import FRAMED, FindingGroup, groups, placed
+from .inline import CAUSE, COLORS, MARGIN, bare, short
 from .rows import reasons
-from .table import WORDS, ProgramRow, beginning, lines, rows
-from .text import at_lines, counted, visible
+from .table import ProgramRow, lines, rows, words
+from .text import TIED, at_lines, counted, visible
 
-_TIED = "\u00a0"
-"""A space at which no line is wrapped."""
 _ENDLESS = 1_000_000
 """A width that is larger than any line."""
 _MANY = 6
@@ -28,8 +26,6 @@ _ERRORS = 6
 """So many files that cannot be read are named, where each program has a line."""
 _NARROWEST = 20
 """Lines are never wrapped at fewer columns."""
-_SHORTEST = 12
-"""The columns that the sentence of a finding gets at least if it is above."""
 _LISTED = 200
 """If there are more findings, the others are counted by their ids."""
 _FRAME = 100
@@ -69,7 +65,7 @@ class _Page:
         )  # fmt: skip
         if styled and self.color and wrapped:
             wrapped[0] = wrapped[0].replace(styled, self.paint(styled, style), 1)
-        self.lines += [line.replace(_TIED, " ") for line in wrapped]
+        self.lines += [line.replace(TIED, " ") for line in wrapped]
 
 
 def summary(
@@ -152,7 +148,7 @@ def _done(page: _Page, result: Result, verb: str, drawn: Sequence[FileResult]) -
         blocked = ", the safe ones" if file.blocked else ""
         rules = Counter(change.rule for change in file.changes)
         if len(result.changed) >= _MANY or file in drawn:
-            each = ", ".join(f"{rule}{_TIED}{number}" for rule, number in rules.items())
+            each = ", ".join(f"{rule}{TIED}{number}" for rule, number in rules.items())
             page.item(f"{name}: {counted(len(file.changes), 'edit')} ({each}){blocked}", styled=name, style="1")
             continue
         page.item(f"{name}: {counted(len(file.changes), 'edit')}{blocked}", styled=name, style="1")
@@ -179,9 +175,10 @@ def _findings(page: _Page, result: Result, drawn: Sequence[FileResult]) -> None:
     where = f", {part}shown above at {'its line' if len(above) == 1 else 'their lines'}" if above else ""
     page.heading(f"{counted(len(found), 'finding')}{where}")
     listed = found if len(found) <= _LISTED else found[:FRAMED]
-    for number, group in enumerate(listed):
+    for number, group in enumerate(sorted(listed, key=lambda group: group in above)):
         if group in above:
-            _in_short(page, group)
+            named = short(group, page.width)
+            page.lines += named if page.color else [bare(line) for line in named]
             continue
         if 0 < number < FRAMED:
             page.lines.append("")
@@ -192,25 +189,12 @@ def _findings(page: _Page, result: Result, drawn: Sequence[FileResult]) -> None:
         page.item(f"and {counted(len(more), 'other finding')}: {told}. All of them: --output-format json")
 
 
-def _in_short(page: _Page, group: FindingGroup) -> None:
-    """A finding that is above: its place, and as much of its sentence as the line has room for."""
-    first, word = group.first, group.first.severity.value
-    start = len(page.lines)
-    head = f"{group.places()[0].replace(' ', _TIED)}: {word} [{first.id}]"
-    page.item(head, first="  ", rest="      ")
-    room = page.width - cells(page.lines[-1]) - 1
-    if room >= _SHORTEST:
-        page.lines[-1] += f" {beginning(visible(group.message()), room)}"
-    painted = page.paint(word, COLORS[first.severity])
-    page.lines[start:] = [line.replace(f"{word} [", f"{painted} [", 1) for line in page.lines[start:]]
-
-
 def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
     """One finding: its place first, so that a terminal can open it; the other places of which the same is said; the
     code; and what to do."""
     first, views = group.first, group.shown() if framed else []
     labelled = {view.place for view in views if not view.is_cause}
-    head, word = group.places()[0].replace(" ", _TIED), first.severity.value
+    head, word = group.places()[0].replace(" ", TIED), first.severity.value
     also = f" ({told})" if (told := group.also(labelled)) else ""
     message = group.message() if views else first.message
     start = len(page.lines)
@@ -239,11 +223,9 @@ def outcome(result: Result, errors: int, verb: str = "would change") -> str:
 def _numbers(result: Result) -> str:
     """The edits and the findings in numbers; empty if there are none."""
     edits = sum(len(file.changes) for file in result.changed)
-    severities = Counter(group.first.severity for group in groups(result))
     facts = [counted(edits, "edit")] if edits else []
-    if severities:
-        each = ", ".join(f"{severities[one]} {WORDS[one]}" for one in ORDER if severities[one])
-        facts.append(f"{counted(severities.total(), 'finding')} ({each})")
+    if found := groups(result):
+        facts.append(f"{counted(len(found), 'finding')} ({words(found)})")
     return f" {', '.join(facts)}." if facts else ""
 
 

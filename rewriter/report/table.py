@@ -11,7 +11,7 @@ from ..findings import Severity
 from ..result import FileResult, Result
 from .diff import shown
 from .frames import cells
-from .groups import ORDER
+from .groups import ORDER, FindingGroup
 from .text import counted, visible
 
 WORDS = {Severity.ERROR: "error", Severity.BLOCKED: "blocked", Severity.REVIEW: "to review", Severity.NOTE: "note"}
@@ -43,6 +43,12 @@ class ProgramRow(NamedTuple):
         facts = [counted(self.edits, "edit")] if self.edits else []
         facts += [f"{number} {WORDS[severity]}" for severity, number in self.findings]
         return ", ".join(facts) + (f": {', '.join(self.ids)}" if self.ids else "")
+
+
+def words(found: Sequence[FindingGroup]) -> str:
+    """How many findings of each severity there are."""
+    numbers = Counter(group.first.severity for group in found)
+    return ", ".join(f"{numbers[severity]} {WORDS[severity]}" for severity in ORDER if numbers[severity])
 
 
 def rows(result: Result, programs: Iterable[Sequence[Path]]) -> list[ProgramRow]:

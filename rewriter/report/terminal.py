@@ -63,7 +63,7 @@ def print_hunk(
 ) -> None:
     """Print one hunk: where it is, and its blocks."""
     sheet = _Sheet(console, *numberings(file), told or {}, hunk)
-    _print(console, [Text(_place(file, hunk, sheet.told), style="cyan")])
+    _print(console, [Text(_place(file, hunk, sheet), style="cyan")])
     for block in hunk.blocks:
         _print(console, _why(block, sheet))
         _print(console, _columns(block, sheet) if side_by_side else _lines(block, sheet))
@@ -109,22 +109,24 @@ def _title(file: FileResult, console: Console) -> Text:
     return Text.assemble((f"{sign * 2} ", _DIM), (name, "bold"), (f" {line}", _DIM))
 
 
-def _place(file: FileResult, hunk: Hunk, told: Told) -> str:
+def _place(file: FileResult, hunk: Hunk, sheet: _Sheet) -> str:
     """Where a hunk is: its first line, and the function around it; of a notebook the cell."""
     rows = hunk.rows
     first = next((row.old for row in rows if row.old), 1)
+    place = sheet.old.place(first)
     if file.source.notebook is not None:
-        return "@@ cell {}, line {} @@".format(*file.source.notebook.place(first))
+        return f"@@ {place} @@"
     lines = file.texts[0].split("\n")
-    inside = next((row.before for row in rows if row.before is not None and (not row.same or row.old in told)), None)
-    start = next((row.old for row in rows if row.old and (not row.same or row.old in told)), first)
+    meant = [row for row in rows if row.old and (not row.same or sheet.found(row))]
+    inside = next((row.before for row in meant), None)
+    start = next((row.old for row in meant), first)
     indent = _indent(inside) if inside is not None else _indent(lines[first - 1])
     for line in reversed(lines[: start - 1]):
         if line.strip() and _indent(line) < indent:
             indent = _indent(line)
             if found := _DEFINITION.match(line):
-                return f"@@ line {first}, in {visible(found[0].strip())} @@"
-    return f"@@ line {first} @@"
+                return f"@@ {place}, in {visible(found[0].strip())} @@"
+    return f"@@ {place} @@"
 
 
 def _indent(line: str) -> int:
@@ -174,7 +176,7 @@ def _numbered(
     is what was ``found`` there."""
     numbers = sheet.old(lines[0]), sheet.new(lines[1])
     if not any(numbers):  # the line at which a cell of a notebook begins
-        text, style = text.removeprefix("# "), "bold"
+        text, style = text.removeprefix("# code ").removeprefix("# "), "bold"
     head = "".join(f"{number or '':>{sheet.digits}} " for number in numbers)
     room = sheet.width - len(head) - 2
     for part, line in enumerate(_wrapped(sheet.known(text), marks, style, room, marked(text, found))):

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from ..source import Cells
 
+TIED = "\u00a0"
+"""A space at which no line is wrapped."""
+
 
 def counted(number: int, noun: str) -> str:
     """Return ``1 edit``, ``2 edits``."""

@@ -236,7 +236,7 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     assert "leave these places unchanged" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
     terminal.type("y\n")
     shown = terminal.until("(2/4) Make this edit [y,n,a,e,s,q,?]? ")
-    assert "main_process, line 8: every process would print it" in shown
+    assert "# main_process: every process would print it\r\n13    -print(" in shown
     assert "backward" not in shown
     assert "Declining" not in shown
     terminal.type("n\n")
@@ -254,6 +254,35 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     assert terminal.last() == (
         "migrate: train.py written: 3 of 4 groups of edits accepted; left unchanged: main_process in train.py:8"
     )
+
+
+FOUND = (
+    TRAINS.replace(
+        b"model = nn.Linear(1, 1)\n", b"model = nn.Linear(1, 1)\nscore = nn.CrossEntropyLoss(ignore_index=0)\n"
+    )
+    .replace(b"    loss = model(x).mean()\n", b"    loss = score(model(x), x)\n")
+    .replace(b'print("start")\n', b'print("start", input())\n')
+)
+
+
+def test_what_was_found_is_known_before_the_first_answer_and_is_shown_with_its_edit(folder: Path) -> None:
+    (folder / "train.py").write_bytes(FOUND)
+    terminal = Terminal(folder, "-i", "train.py")
+    shown = terminal.until("(1/4) ")
+    listed, _, rest = shown.partition("── train.py")
+    assert "2 findings (2 to review). You see each again at its line." in listed
+    assert "train.py:6: review [weighted-mean] each process" in listed and "train.py:9: review [once] " in listed
+    assert rest.count("| review [weighted-mean] each process") == 1 and rest.count("| help: ") == 1
+    assert "[once]" not in rest, "it comes with the edit of its line"
+    terminal.type("y\n")
+    shown = terminal.until("(2/4) ")
+    assert "^^^^^^^\r\n" in shown and "| review [once] every process asks for input" in shown
+    assert "weighted-mean" not in shown
+    terminal.type("q\n")
+    assert terminal.end() == 0
+    last = terminal.shown.rpartition("(2/4) ")[2]
+    assert "2 of them shown above at their lines" in last and "train.py:6: " in last
+    assert last.count("help: ") == 0 and last.count("[declined]") == 3
 
 
 def test_no_to_the_training_leaves_everything(folder: Path) -> None:
@@ -414,7 +443,8 @@ def test_a_notebook_and_its_module_are_asked_about_as_one(notebook: Path) -> Non
     assert "notebook_launcher(training_function" in shown
     assert "accelerator.backward(loss)" in shown
     terminal.type("y\n")
-    assert "main_process, cell 4, line 1: every process" in terminal.until("(2/3) Make this edit [y,n,a,e,s,q,?]? ")
+    shown = terminal.until("(2/3) Make this edit [y,n,a,e,s,q,?]? ")
+    assert "@@ cell 5, line 9 @@" in shown and "# main_process: every process" in shown
     terminal.type("n\n")
     terminal.until("(3/3) Make these edits")
     terminal.type("y\n")

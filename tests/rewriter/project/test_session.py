@@ -10,7 +10,7 @@ import pytest
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import Plan, plan
-from torchlift.rewriter.source import read
+from torchlift.rewriter.source import decode, read
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 NAMES = sorted(folder.name for folder in FIXTURES.iterdir() if (folder / "after.py").exists())
@@ -79,3 +79,49 @@ def test_the_same_plan_is_applied_again_and_again() -> None:
     first = planned.result()
     assert first.changed
     assert planned.result() == first
+
+
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from digits import test_set, train_set
+
+loader = DataLoader(train_set(), batch_size=8, shuffle=True)
+held_out = DataLoader(test_set(), batch_size=8)
+model = nn.Linear(784, 10)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+DIGITS = """\
+from torchvision.datasets import MNIST
+
+
+def train_set():
+    digits = MNIST("data", train=True, download=True)
+    return digits
+
+
+def test_set():
+    digits = MNIST("data", train=False, download=True)
+    return digits
+"""
+
+
+def test_an_import_is_there_with_each_edit_that_needs_it() -> None:
+    """It belongs to the first of them, and stays for another one where that is declined."""
+    sources = [decode(TRAIN.encode(), Path("train.py")), decode(DIGITS.encode(), Path("digits.py"))]
+    planned = plan(sources, CATALOGUE, Config())
+    groups = [name for name in _groups(planned) if name.startswith("downloads ")]
+    assert len(groups) == 2
+    for declined in [(), groups[:1], groups[1:]]:
+        _, digits = planned.result(declined).files
+        text = digits.after.decode()
+        assert text.count("PartialState()") == 2 - len(declined)
+        assert text.count("import PartialState\n") == 1
+    _, digits = planned.result(groups).files
+    assert not digits.changed and digits.changes == ()
