@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
-from ..result import Result, Trait
+from ..result import FileResult, Result
 from .diff import shown
-from .text import at_lines, visible
+from .text import at_lines, counted, visible
 
-_Where = Callable[[Iterable[int]], str]
-"""Names the places of some lines, or none."""
+_NAMED = 6
+"""So many places of one thing are named."""
+
+
+class _Seen(NamedTuple):
+    """A trait in its file."""
+
+    name: str
+    line: int
+    file: FileResult
+
+
+_Where = Callable[[Sequence[_Seen]], str]
+"""Names the places of some traits, or none."""
 
 
 def expectations(result: Result) -> Iterator[str]:
     """Yield one or two sentences about each thing that changes."""
-    by_kind: dict[str, list[Trait]] = {}
+    by_kind: dict[str, list[_Seen]] = {}
     for file in result.files:
         for trait in file.traits:
-            by_kind.setdefault(trait.kind, []).append(trait)
-    first = result.files[0].source if len(result.files) == 1 else None
-    where = partial(at_lines, notebook=first.notebook) if first is not None else _nowhere
+            by_kind.setdefault(trait.kind, []).append(_Seen(trait.name, trait.line, file))
+    where = partial(_places, alone=len(result.files) == 1)
     if by_kind.pop("by-hand", []):
         yield (
             "The script was already distributed: every process takes batches of the script's size, as before, and N "
@@ -83,7 +95,7 @@ def expectations(result: Result) -> Iterator[str]:
         )
 
 
-def _alike(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:
+def _alike(by_kind: dict[str, list[_Seen]], where: _Where) -> Iterator[str]:
     """The random numbers for rows that are the same on all processes."""
     if found := by_kind.get("alike"):
         yield (
@@ -99,7 +111,7 @@ def _alike(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:
         )
 
 
-def _counted(by_kind: dict[str, list[Trait]], where: _Where) -> Iterator[str]:
+def _counted(by_kind: dict[str, list[_Seen]], where: _Where) -> Iterator[str]:
     """The values that are counted in steps, batches and rows of one process."""
     if found := by_kind.get("cadence"):
         yield (
@@ -178,20 +190,37 @@ _BATCHES = {
 }
 
 
-def _unless(found: list[Trait]) -> str:
+def _unless(found: Sequence[_Seen]) -> str:
     """The condition under which the accelerator takes the CPU, as the script says it."""
     conditions = dict.fromkeys(trait.name for trait in found)
     said = " or ".join(f"`{condition}`" for condition in conditions)
     return f" unless {said}" if all(conditions) else ""
 
 
-def _nowhere(lines: Iterable[int]) -> str:
-    """The places in several files: none is named."""
+def _nowhere(found: Sequence[_Seen]) -> str:
+    """No place is named."""
     return ""
 
 
-def _named(traits: list[Trait], where: _Where, before: str = "", behind: str = "") -> str:
+def _places(found: Sequence[_Seen], *, alone: bool) -> str:
+    """Where some things are: ``lines 14, 18``, and if there are several files ``net.py:14, 18; train.py:3``."""
+    places = list(dict.fromkeys((one.file.source.path, one.line) for one in found if one.line))
+    files = {one.file.source.path: one.file for one in found}
+    told = []
+    for path, file in files.items():
+        lines = [line for other, line in places[:_NAMED] if other == path]
+        notebook = file.source.notebook
+        if lines and alone:
+            told.append(at_lines(lines, notebook))
+        elif lines:
+            inside = at_lines(lines, notebook) if notebook is not None else ", ".join(map(str, lines))
+            told.append(f"{visible(shown(path))}:{inside}")
+    more = [f"and {counted(len(places) - _NAMED, 'other place')}"] if len(places) > _NAMED else []
+    return " ".join(["; ".join(told), *more])
+
+
+def _named(found: Sequence[_Seen], where: _Where, before: str = "", behind: str = "") -> str:
     """``BatchNorm2d (lines 14, 18)``; of a notebook ``BatchNorm2d (cell 3, line 2)``."""
-    names = ", ".join(f"{before}{name}{behind}" for name in dict.fromkeys(trait.name for trait in traits))
-    places = where(trait.line for trait in traits) if all(trait.line for trait in traits) else ""
+    names = ", ".join(f"{before}{name}{behind}" for name in dict.fromkeys(one.name for one in found))
+    places = where(found) if all(one.line for one in found) else ""
     return f"{names} ({places})" if places else names

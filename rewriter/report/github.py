@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..findings import Severity
-from ..result import Diagnosis, FileResult, Result
+from ..result import FileResult, Result
 from ..source import SourceError
 from .diff import shown
+from .groups import FindingGroup, groups
 from .text import counted
 
 _COMMANDS = {Severity.ERROR: "error", Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "notice"}
-_PLACES = 6
-"""So many other places of a finding are named."""
 
 
 def workflow_commands(result: Result, refused: Sequence[SourceError]) -> str:
@@ -26,13 +25,9 @@ def workflow_commands(result: Result, refused: Sequence[SourceError]) -> str:
         _line("error", shown(error.path), error.line, 0, "migrate", f"{error.cause}. {error.remedy}")
         for error in refused
     ]
-    alike: dict[object, list[tuple[FileResult, Diagnosis]]] = {}
-    for file in result.files:
-        for found in file.diagnoses:
-            key = found.id, found.severity, found.message, found.remedy
-            alike.setdefault(key, []).append((file, found))
+    found = groups(result)
     for severity in _COMMANDS:
-        lines += [_finding(members) for members in alike.values() if members[0][1].severity is severity]
+        lines += [_finding(group) for group in found if group.first.severity is severity]
         if severity is Severity.REVIEW:
             lines += [line for file in result.files for line in _change(file)]
     return "".join(f"{line}\n" for line in lines)
@@ -46,13 +41,11 @@ def _change(file: FileResult) -> Iterator[str]:
         yield _line("warning", shown(file.source.path), file.line_of_file(first), 0, "migrate", text)
 
 
-def _finding(members: Sequence[tuple[FileResult, Diagnosis]]) -> str:
-    file, found = members[0]
-    places = list(dict.fromkeys(f"{shown(file.source.path)}{file.at(found.line)}" for file, found in members))
+def _finding(group: FindingGroup) -> str:
+    file, found = group.file, group.first
     text = f"{found.message}. {found.remedy}".rstrip(". ")
-    if others := places[1:]:
-        more = f" and {counted(len(others) - _PLACES, 'other place')}" if len(others) > _PLACES else ""
-        text += f"\nAlso {', '.join(others[:_PLACES])}{more}"
+    if others := group.also():
+        text += f"\n{others[0].upper()}{others[1:]}"
     column = found.column if file.source.notebook is None else 0
     title = f"migrate [{found.id}]"
     return _line(_COMMANDS[found.severity], shown(file.source.path), file.line_of_file(found.line), column, title, text)

@@ -10,7 +10,7 @@ from ..result import FileResult, Result
 from .diff import shown
 from .frames import frame
 from .groups import FindingGroup, groups
-from .summary import audit_total
+from .summary import audit_total, files_total
 from .text import counted, visible
 
 _TOLD = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW)
@@ -52,7 +52,7 @@ def hook_lines(
     lines += changes
     lines += [""] if needy else []
     if result.files or not refused:
-        total = _total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
+        total = files_total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
         lines += [total, *hints]
     return "".join(f"{line}\n" for line in lines)
 
@@ -81,13 +81,3 @@ def _line(group: FindingGroup) -> str:
 def _change(file: FileResult, verb: str) -> Iterator[str]:
     if file.changed and not file.blocked:
         yield f"{visible(shown(file.source.path))}: {verb} ({counted(len(file.changes), 'edit')})"
-
-
-def _total(result: Result, errors: int, verb: str) -> str:
-    counts = {
-        "blocked": sum(file.blocked for file in result.files),
-        verb: sum(not file.blocked for file in result.changed),
-        "not read": errors,
-    }
-    facts = [f"{counted(count, 'file')} {what}" for what, count in counts.items() if count] or ["nothing to change"]
-    return f"{', '.join(facts)}; {counted(result.checked, 'file')} checked."

@@ -212,12 +212,15 @@ def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
 
 def outcome(result: Result, errors: int, verb: str = "would change") -> str:
     """The first line: the whole run in one sentence."""
-    changed = len(result.changed)
+    return f"{files_total(result, errors, verb)}{_numbers(result)}"
+
+
+def files_total(result: Result, errors: int, verb: str = "would change") -> str:
+    """What is said of the files of a run, in numbers: the words are the same wherever it is said."""
     blocked = sum(file.blocked for file in result.files)
-    facts = [f"{counted(changed, 'file')} {verb}" if changed else "nothing to change"]
-    facts += [f"{blocked} blocked"] if blocked else []
-    facts += [f"{errors} not read"] if errors else []
-    return f"{', '.join(facts)}; {counted(result.checked, 'file')} checked.{_numbers(result)}"
+    counts = {"blocked": blocked, verb: len(result.changed), "not read": errors}
+    facts = [f"{counted(count, 'file')} {what}" for what, count in counts.items() if count]
+    return f"{', '.join(facts) or 'nothing to change'}; {counted(result.checked, 'file')} checked."
 
 
 def _numbers(result: Result) -> str:

@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_comes_before_the_findings() -> None:
     error = SourceError("old.py", 2, "not valid Python: Missing parentheses", "Correct the syntax, then migrate")
     stop = Diagnosis("clip", Severity.BLOCKED, "not understood", "do it by hand", 5, 1)
     lines = summary(Result((_file("train.py", BEFORE, BEFORE, stop),), 1), [error]).splitlines()
-    assert lines[0] == "nothing to change, 1 blocked, 1 not read; 1 file checked. 1 finding (1 blocked)."
+    assert lines[0] == "1 file blocked, 1 file not read; 1 file checked. 1 finding (1 blocked)."
     assert lines[2].startswith("error: old.py:2: not valid Python") and lines[4] == "1 finding"
 
 
@@ -149,7 +149,7 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
     file = _file("train.py", BEFORE, AFTER, note, stop)._replace(traits=(Trait("batch", "process", 0),))
     text = summary(Result((file,), 1), [], hint="To apply: migrate --write .")
     assert text == (
-        "1 file would change, 1 blocked; 1 file checked. 1 edit, 2 findings (1 blocked, 1 note).\n"
+        "1 file blocked, 1 file would change; 1 file checked. 1 edit, 2 findings (1 blocked, 1 note).\n"
         "\n"
         "Proposed changes\n"
         "  train.py: 1 edit, the safe ones\n"
@@ -279,6 +279,17 @@ def test_the_summary_names_what_differs_by_nature(traits: list[Trait], said: str
     file = _file()._replace(traits=tuple(traits))
     assert said in " ".join(summary(Result((file,), 1), []).split())
     assert said not in " ".join(summary(Result((_file(),), 1), []).split())
+
+
+def test_in_a_program_of_several_files_each_place_is_named_with_its_file() -> None:
+    one = _file("net.py")._replace(traits=(Trait("noise", "Dropout", 3), Trait("noise", "Dropout", 9)))
+    other = _file("sub/train.py")._replace(traits=(Trait("noise", "Dropout", 4), Trait("limit", "i == 9", 7)))
+    said = " ".join(summary(Result((one, other), 2), []).split())
+    assert "Dropout (net.py:3, 9; sub/train.py:4): each process" in said
+    assert "i == 9 (sub/train.py:7): this limit" in said
+    many = one._replace(traits=tuple(Trait("noise", "Dropout", n) for n in range(1, 10)))
+    said = " ".join(summary(Result((many, other), 2), []).split())
+    assert "(net.py:1, 2, 3, 4, 5, 6 and 4 other places)" in said
 
 
 LOADER = """\
@@ -616,6 +627,12 @@ def test_github_shows_findings_at_their_lines(tmp_path: Path, monkeypatch: pytes
         *(Diagnosis("look", Severity.REVIEW, "look", "do it", line) for line in range(7, 15)),
     ]
     error = SourceError("bad.py", 1, "broken", "Mend it")
+    cause = CausePlace("from here", 1, 1, 4, "run(x)", "lib.py")
+    one = Diagnosis("once", Severity.REVIEW, "`a` differs", "do it", 1, 1, 2, cause)
+    both = _file("a.py", BEFORE, BEFORE, one, one._replace(message="`b` differs", line=2))
+    assert workflow_commands(Result((both,), 1), []) == (
+        "::warning file=a.py,line=1,col=1,title=migrate [once]::`a` differs. do it%0AAlso a.py:2\n"
+    ), "findings of one cause are one, as everywhere"
     assert workflow_commands(Result((_file("a,b.py", BEFORE, AFTER, *found),), 2), [error]) == (
         "::error file=bad.py,line=1,title=migrate::broken. Mend it\n"
         "::error file=a%2Cb.py,line=4,col=2,title=migrate [clip]::50%25, no%0Amore\n"
