@@ -13,7 +13,7 @@ from ..config import ConfigError
 from ..rule import Entry
 from ..source import SourceError
 from ..verify.options import VerifyError
-from .output import for_machines, in_short, out, say, summarise, write_bytes, write_page
+from .output import for_machines, in_short, listed, out, say, summarise, write_bytes, write_page
 from .progress import ProgressBar
 from .request import Request, parse
 from .usage import UsageError
@@ -66,7 +66,7 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
         if request.rules:
             return _list_rules(catalogue, audits=request.audit)
         if request.explain is not None:
-            return _explain(catalogue, request.explain)
+            return _explain(catalogue, request.explain, color=request.color and sys.stdout.isatty())
         if request.audit:
             from .auditing import run_audit
 
@@ -84,8 +84,7 @@ def _list_rules(catalogue: Sequence[Entry], *, audits: bool) -> int:
     from ..audit.catalogue import RULES
 
     rows = [(rule.id, rule.summary) for rule in RULES] if audits else [(e.id, e.load().summary) for e in catalogue]
-    width = max((len(id) for id, _ in rows), default=0)
-    out("".join(f"{id.ljust(width)}  {text}\n" for id, text in rows))
+    out(listed([(id, text.replace("``", "`")) for id, text in rows]))
     return NOTHING
 
 
@@ -97,21 +96,24 @@ def _documents(catalogue: Sequence[Entry]) -> dict[str, str]:
     return {entry.id: entry.load().doc for entry in catalogue}
 
 
-def _explain(catalogue: Sequence[Entry], id: str) -> int:
+def _explain(catalogue: Sequence[Entry], id: str, *, color: bool) -> int:
     """Explain a rule or a finding; no rule is imported for it, because that imports the parser."""
+    from shutil import get_terminal_size
+
     from ..audit.ids import MODULES
     from ..config import check_word
-    from ..report.explaining import address, documented, explanation, sections
+    from ..report.explaining import documented, explained, explanation, sections
 
     known = {entry.id: entry.module for entry in catalogue}
     audits = {name: f"{__package__.rpartition('.')[0]}.audit.{module}" for name, module in MODULES.items()}
     remedy = "`migrate --rules` and `migrate --audit --rules` list the rules, a report names its findings in brackets"
     check_word("--explain", "rule or finding", id, {*known, *audits, *sections()}, remedy)
+    width = get_terminal_size((100, 24)).columns
     if id in known or id in audits:
-        doc = documented(known[id] if id in known else audits[id]).strip()
-        out(f"{id}\n\n{doc}\n\nSee {address('rules' if id in known else 'findings', id)}\n")
+        doc = documented(known[id] if id in known else audits[id])
+        out(explained(id, doc, "rules" if id in known else "findings", width=width, color=color))
     else:
-        out(explanation(id))
+        out(explanation(id, width=width, color=color))
     return NOTHING
 
 
@@ -204,7 +206,7 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
         from ..source import write_all
 
         write_all([(file.source, file.after) for file in result.changed])
-    _summarise(result, survey, request, writes, answers.shown if sys.stderr.isatty() else ())
+    _summarise(result, survey, request, writes, drawn=answers.shown if sys.stderr.isatty() else ())
     say(answers.told([file.source for file in result.changed] if writes else ()))
     return status
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..source import SourceError
 
+_NARROWEST = 20
+"""The second of two columns is not wrapped at fewer characters."""
+
 if TYPE_CHECKING:
     from ..project.scan import Survey
     from ..result import FileResult, Result
@@ -126,6 +129,22 @@ def write_page(
 def say(line: str) -> None:
     """Write a message to stderr, with the name of the command."""
     sys.stderr.write(f"migrate: {line}\n")
+
+
+def listed(rows: Sequence[tuple[str, str]]) -> str:
+    """Two columns, each row on one line; at a terminal on as many as its width needs."""
+    import textwrap
+    from shutil import get_terminal_size
+
+    first = max((len(name) for name, _ in rows), default=0) + 2
+    width = get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 0
+    if width < first + _NARROWEST:
+        return "".join(f"{name.ljust(first)}{text}\n" for name, text in rows)
+    lines = []
+    for name, text in rows:
+        told = textwrap.wrap(text, width - first, break_on_hyphens=False)
+        lines += [f"{name.ljust(first)}{told[0]}", *(f"{'':{first}}{line}" for line in told[1:])]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def out(text: str) -> None:

@@ -14,7 +14,7 @@ _NAMED = 6
 """So many places of one thing are named."""
 
 
-class _Seen(NamedTuple):
+class _LocatedTrait(NamedTuple):
     """A trait in its file."""
 
     name: str
@@ -22,16 +22,16 @@ class _Seen(NamedTuple):
     file: FileResult
 
 
-_Where = Callable[[Sequence[_Seen]], str]
+_Where = Callable[[Sequence[_LocatedTrait]], str]
 """Names the places of some traits, or none."""
 
 
 def expectations(result: Result) -> Iterator[str]:
     """Yield one or two sentences about each thing that changes."""
-    by_kind: dict[str, list[_Seen]] = {}
+    by_kind: dict[str, list[_LocatedTrait]] = {}
     for file in result.files:
         for trait in file.traits:
-            by_kind.setdefault(trait.kind, []).append(_Seen(trait.name, trait.line, file))
+            by_kind.setdefault(trait.kind, []).append(_LocatedTrait(trait.name, trait.line, file))
     where = partial(_places, alone=len(result.files) == 1)
     if by_kind.pop("by-hand", []):
         yield (
@@ -95,7 +95,7 @@ def expectations(result: Result) -> Iterator[str]:
         )
 
 
-def _alike(by_kind: dict[str, list[_Seen]], where: _Where) -> Iterator[str]:
+def _alike(by_kind: dict[str, list[_LocatedTrait]], where: _Where) -> Iterator[str]:
     """The random numbers for rows that are the same on all processes."""
     if found := by_kind.get("alike"):
         yield (
@@ -111,7 +111,7 @@ def _alike(by_kind: dict[str, list[_Seen]], where: _Where) -> Iterator[str]:
         )
 
 
-def _counted(by_kind: dict[str, list[_Seen]], where: _Where) -> Iterator[str]:
+def _counted(by_kind: dict[str, list[_LocatedTrait]], where: _Where) -> Iterator[str]:
     """The values that are counted in steps, batches and rows of one process."""
     if found := by_kind.get("cadence"):
         yield (
@@ -190,19 +190,19 @@ _BATCHES = {
 }
 
 
-def _unless(found: Sequence[_Seen]) -> str:
+def _unless(found: Sequence[_LocatedTrait]) -> str:
     """The condition under which the accelerator takes the CPU, as the script says it."""
     conditions = dict.fromkeys(trait.name for trait in found)
     said = " or ".join(f"`{condition}`" for condition in conditions)
     return f" unless {said}" if all(conditions) else ""
 
 
-def _nowhere(found: Sequence[_Seen]) -> str:
+def _nowhere(found: Sequence[_LocatedTrait]) -> str:
     """No place is named."""
     return ""
 
 
-def _places(found: Sequence[_Seen], *, alone: bool) -> str:
+def _places(found: Sequence[_LocatedTrait], *, alone: bool) -> str:
     """Where some things are: ``lines 14, 18``, and if there are several files ``net.py:14, 18; train.py:3``."""
     places = list(dict.fromkeys((one.file.source.path, one.line) for one in found if one.line))
     files = {one.file.source.path: one.file for one in found}
@@ -219,7 +219,7 @@ def _places(found: Sequence[_Seen], *, alone: bool) -> str:
     return " ".join(["; ".join(told), *more])
 
 
-def _named(found: Sequence[_Seen], where: _Where, before: str = "", behind: str = "") -> str:
+def _named(found: Sequence[_LocatedTrait], where: _Where, before: str = "", behind: str = "") -> str:
     """``BatchNorm2d (lines 14, 18)``; of a notebook ``BatchNorm2d (cell 3, line 2)``."""
     names = ", ".join(f"{before}{name}{behind}" for name in dict.fromkeys(one.name for one in found))
     places = where(found) if all(one.line for one in found) else ""

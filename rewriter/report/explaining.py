@@ -1,19 +1,31 @@
-"""What each finding means and what to do: the sections of ``findings.md``, which is a page of the docs, too."""
+"""
+What each finding means and what to do: the sections of ``findings.md``, which is a page of the docs, too.
+
+At a terminal they are shown as the docstrings of the rules are: sentences as wide as it is, examples as they are.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 import textwrap
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("findings.md")
 ADDRESS = "https://github.com/torchlift/torchlift/blob/main/docs"
 """Where the pages of the documentation are read."""
 _WIDTH = 100
+_WIDEST, _NARROWEST = 110, 20
+"""Sentences are wrapped at the width of the terminal, but not at more or fewer columns than these."""
+_SIGNS = {"-": "31", "+": "32"}
+"""The colours of an example's lines."""
+_EXAMPLE = "    "
+_REMEDY = "What to do"
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _STRONG = re.compile(r"\*+([^*\s][^*]*)\*+")
 
@@ -29,10 +41,28 @@ def sections() -> dict[str, str]:
     return found
 
 
-def explanation(id: str) -> str:
-    """The section of an id for a terminal: its paragraphs as plain text, its examples as they are, its address."""
-    blocks = [_plain(block) for block in re.split(r"\n\n(?! )", sections()[id])]
-    return "\n\n".join([id, *blocks, f"See {address('findings', id)}"]) + "\n"
+def explanation(id: str, *, width: int = _WIDTH, color: bool = False) -> str:
+    """What is said of a finding at a terminal."""
+    return explained(id, sections()[id], "findings", width=width, color=color)
+
+
+def explained(id: str, text: str, page: str, *, width: int = _WIDTH, color: bool = False) -> str:
+    """A section or the docstring of a rule for a terminal: its paragraphs as plain text, its examples as they are, and
+    the address of its page."""
+    width = max(_NARROWEST, min(width, _WIDEST))
+    parts = re.split(r"```\w*\n(.*?)```", text.strip("\n"), flags=re.DOTALL)
+    blocks: list[str] = []
+    for number, part in enumerate(parts):
+        if number % 2:
+            blocks.append(_example(part.strip("\n").split("\n"), color))
+            continue
+        for indented, some in groupby(part.strip("\n").split("\n\n"), lambda block: block.startswith(_EXAMPLE)):
+            if indented:
+                lines = "\n\n".join(some).split("\n")
+                blocks.append(_example([line[len(_EXAMPLE) :] for line in lines], color))
+            else:
+                blocks += [_plain(block.strip("\n"), width, color) for block in some if block.strip()]
+    return "\n\n".join([_painted(id, "1", color), *blocks, f"See {address(page, id)}"]) + "\n"
 
 
 def paragraphs(id: str) -> list[str]:
@@ -64,18 +94,30 @@ def one_sentence(id: str) -> str:
     return re.split(r"(?<=[.]) (?=[A-Z`])", first, maxsplit=1)[0]
 
 
-def _plain(block: str) -> str:
-    if block.startswith("```"):
-        return "\n".join(f"    {line}".rstrip() for line in block.splitlines() if not line.startswith("```"))
+def _example(lines: Sequence[str], color: bool) -> str:
+    """An example, not wrapped: what is before has a minus, what is after a plus."""
+    return "\n".join(_painted(f"{_EXAMPLE}{line}".rstrip(), _SIGNS.get(line[:1], ""), color) for line in lines)
+
+
+def _plain(block: str, width: int, color: bool) -> str:
     entries = re.split(r"\n(?=- )", _words(block))
-    return "\n".join(map(_filled, entries))
+    text = "\n".join(_filled(entry, width) for entry in entries)
+    if not text.startswith(_REMEDY):
+        return text
+    return _painted(_REMEDY, "1", color) + text[len(_REMEDY) :]
 
 
-def _filled(entry: str) -> str:
+def _filled(entry: str, width: int) -> str:
     indent = "  " if entry.startswith("- ") else ""
-    return textwrap.fill(" ".join(entry.split()), _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.fill(
+        " ".join(entry.split()), width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _words(text: str) -> str:
-    """Markdown without its signs; code keeps its backticks."""
-    return _STRONG.sub(r"\1", _LINK.sub(r"\1", text))
+    """Markdown without its signs; code keeps its backticks, one on each side."""
+    return _STRONG.sub(r"\1", _LINK.sub(r"\1", text)).replace("``", "`")
+
+
+def _painted(text: str, style: str, color: bool) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if color and style else text

@@ -17,7 +17,15 @@ from torchlift.rewriter.audit.ids import IDS, MODULES
 from torchlift.rewriter.audit.rule import AuditRule
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
-from torchlift.rewriter.report.explaining import ADDRESS, address, documented, explanation, one_sentence, sections
+from torchlift.rewriter.report.explaining import (
+    ADDRESS,
+    address,
+    documented,
+    explained,
+    explanation,
+    one_sentence,
+    sections,
+)
 from torchlift.rewriter.report.sarif import sarif
 from torchlift.rewriter.result import Result
 from torchlift.rewriter.rule import Entry
@@ -29,7 +37,7 @@ def test_each_finding_is_explained_in_plain_text(id: str) -> None:
     text = explanation(id)
     assert text.startswith(f"{id}\n\n") and text.endswith(f"\n\nSee {address('findings', id)}\n")
     words = [line for line in text.splitlines() if not line.startswith(("    ", "See "))]
-    assert not any(sign in line for line in words for sign in ("](", "```", "**"))
+    assert not re.search(r"\]\(|```|\*\*", re.sub(r"`[^`]*`", "", "\n".join(words)))
     assert all(len(line) <= 100 for line in words if "`" not in line)
     assert all(len(line) <= 120 for line in text.splitlines())
     assert one_sentence(id).endswith(".") and "\n" not in one_sentence(id)
@@ -59,6 +67,43 @@ def test_rules_of_the_audit_are_explained_without_them(rule: AuditRule) -> None:
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.id)
 def test_rules_are_explained_without_them(entry: Entry) -> None:
     assert documented(entry.module) == entry.load().doc
+
+
+@pytest.mark.parametrize("id", [id for id in sections() if id != "notebook"])
+def test_each_finding_says_what_to_do(id: str) -> None:
+    """In a paragraph of its own, with the severity, before the example."""
+    remedies = re.findall(r"^\*\*What to do\*\* \((.+?)\):(?: \S|\n\n- )", sections()[id], re.MULTILINE)
+    assert remedies and all(re.search("blocked|review|note|error|it depends", words) for words in remedies)
+    said = explanation(id)
+    assert "\nWhat to do (" in said
+    if "```" in sections()[id]:
+        assert said.index("What to do (") < min(said.find(f"\n    {sign}") for sign in "-+" if f"\n    {sign}" in said)
+
+
+@pytest.mark.parametrize("id", ["local-decision", "one-share", "declined"])
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_sentences_are_as_wide_as_the_terminal_and_examples_as_they_are(id: str, width: int) -> None:
+    said = explanation(id, width=width)
+    words = [line for line in said.splitlines() if not line.startswith((" ", "See "))]
+    assert all(len(line) <= min(width, 110) or " " not in line for line in words)
+    assert said.split() == explanation(id).split()
+    (example,) = re.findall(r"```diff\n(.*?)\n```", sections()[id], re.DOTALL)
+    assert "\n".join(f"    {line}" for line in example.split("\n")) in said
+
+
+def test_the_docstring_of_a_rule_is_wrapped_too(entry: str = "prepare") -> None:
+    (doc,) = (rule.load().doc for rule in CATALOGUE if rule.id == entry)
+    said = explained(entry, doc, "rules", width=40)
+    assert "\n`prepare` averages the gradients over\nall processes and gives" in said and "``" not in said
+    assert "\n     import torch\n" in said and "\n    +model, optimizer, loader = accelerator.prepare(\n" in said
+    assert said.endswith(f"\n\nSee {address('rules', entry)}\n")
+
+
+def test_an_explanation_has_colours_where_they_are_wanted() -> None:
+    said = explanation("own-stream", color=True)
+    assert said.startswith("\x1b[1mown-stream\x1b[0m\n") and "\x1b[1mWhat to do\x1b[0m (" in said
+    assert "\x1b[31m    -" in said and "\x1b[32m    +" in said
+    assert re.sub(r"\x1b\[\d*m", "", said) == explanation("own-stream")
 
 
 def test_an_address_leads_to_a_heading() -> None:
