@@ -58,12 +58,13 @@ from ..rewriter.editing.edits import (
     speaks_of_device,
 )
 from ..rewriter.facts.module import DeviceRead, HandDown, Handing, Home, ModuleFacts, Side
+from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
 ID = "accelerator_setup"
 _INSIDE = frozenset({ID, "device_placement"})
-_MORE = "it does more than choose the device"
+_MORE = "this does more than choose the device"
 
 
 @rule(ID, doc=__doc__)
@@ -83,7 +84,7 @@ def accelerator_setup(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for store in facts.stores:
         kind = InsertBefore if store.side is Side.BEFORE else InsertAfter
         text = f"{store.object}.{facts.accelerator} = {facts.accelerator}"
-        yield kind(ID, store.node, text, reason="the methods use it")
+        yield kind(ID, store.node, text, reason="the methods use the accelerator")
     if facts.given_back is not None:
         node, text = facts.given_back
         yield InsertBefore(ID, node, text, reason="the methods read their device there")
@@ -104,9 +105,9 @@ def _home(facts: ModuleFacts, home: Home, handed: Container[cst.Call]) -> Iterat
     arguments = ", ".join(f"{keyword}={value}" for keyword, value in (*home.arguments, *_asked(facts)))
     text = f"{facts.accelerator} = Accelerator({arguments})"
     runtime = facts.abilities.module
-    yield AddImport(ID, facts.module, runtime, "Accelerator", reason="the runtime that the script now calls")
+    yield AddImport(ID, facts.module, runtime, "Accelerator", reason="the script now calls the accelerator")
     if facts.keep_global_batch and not facts.abilities.split_batches:
-        yield AddImport(ID, facts.module, f"{runtime}.utils", "DataLoaderConfiguration", reason="it keeps the batch")
+        yield AddImport(ID, facts.module, f"{runtime}.utils", "DataLoaderConfiguration", reason="this keeps the batch")
     if home.side is Side.INSTEAD:
         made = cst.parse_statement(text, config=facts.module.config_for_parsing)
         yield Replace(
@@ -159,7 +160,7 @@ def _in_place(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
-    reason = "it uses the accelerator"
+    reason = about("the accelerator is a parameter of {}", hand_down.function.name)
     if hand_down.makes is not None:
         yield from _optional(facts, hand_down, hand_down.makes)
         return
@@ -182,14 +183,15 @@ def _parameter(facts: ModuleFacts, hand_down: HandDown) -> Iterator[Edit]:
 
     yield Replace(ID, hand_down.replaces, renamed, reason=reason)
     if annotated:
-        yield AddImport(ID, facts.module, facts.abilities.module, "Accelerator", reason="named in an annotation")
+        yield AddImport(ID, facts.module, facts.abilities.module, "Accelerator", reason="an annotation names the class")
 
 
 def _optional(facts: ModuleFacts, hand_down: HandDown, first: cst.CSTNode) -> Iterator[Edit]:
     """A function that other programs call as before: with an accelerator of its own, of one process, it gathers what it
     has. One that nothing calls makes its own."""
     name = facts.accelerator
-    reason = "nothing in the script calls it" if hand_down.own else "other files call it without one"
+    because = "nothing in the script calls {}" if hand_down.own else "other files call {} without an accelerator"
+    reason = about(because, hand_down.function.name)
     given = (*hand_down.arguments, *(_asked(facts) if hand_down.own else ()))
     text = f"{name} = Accelerator({', '.join(f'{keyword}={value}' for keyword, value in given)})"
     if not hand_down.own:
@@ -200,7 +202,7 @@ def _optional(facts: ModuleFacts, hand_down: HandDown, first: cst.CSTNode) -> It
 
 
 def _argument(facts: ModuleFacts, handing: Handing) -> Edit:
-    reason = "the function uses the accelerator"
+    reason = about("the accelerator is passed to {}", handing.call.func)
     if handing.replaces is None:
         return AddArgument(ID, handing.call, facts.accelerator, handing.index, reason=reason)
     return Replace(ID, handing.replaces, lambda arg: _renamed(arg, facts.accelerator), reason=reason)
@@ -213,7 +215,8 @@ def _renamed(arg: cst.CSTNode, name: str) -> cst.Arg:
 
 
 def _read(facts: ModuleFacts, read: DeviceRead) -> Edit:
-    return Replace(ID, read.node, lambda _: _device(facts, read), reason="the device is the accelerator's", whole=True)
+    reason = about("the accelerator's device replaces {}", read.node)
+    return Replace(ID, read.node, lambda _: _device(facts, read), reason=reason, whole=True)
 
 
 def _device(facts: ModuleFacts, read: DeviceRead) -> cst.BaseExpression:

@@ -33,6 +33,7 @@ import libcst as cst
 
 from ..rewriter.editing.edits import Edit, Replace
 from ..rewriter.facts.module import Call, ModuleFacts
+from ..rewriter.facts.reasons import about
 from ..rewriter.facts.roles import Role
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule
@@ -63,13 +64,19 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 Severity.BLOCKED,
             )
         elif call.role is Role.LOSS:
-            yield Replace(ID, call.node, partial(_through, facts, call), reason=call.because)
+            yield Replace(ID, call.node, partial(_through, facts, call), reason=_why(call))
         elif call.because:
             yield Finding(
                 ID, call.node, f"cannot tell whether this tensor is a loss: {call.because}",
                 f"pass --assume loss=NAME if it is one, or write {facts.accelerator}.backward(...) by hand",
                 Severity.REVIEW if any(c.role is Role.LOSS for c in facts.called(ID)) else Severity.BLOCKED,
             )  # fmt: skip
+
+
+def _why(call: Call) -> str:
+    given = call.node.func if call.qualified != "torch.autograd.backward" else call.node.args[0]
+    assert isinstance(given, (cst.Attribute, cst.Arg))
+    return about(f"{{}} is {call.because}", given.value)
 
 
 def _takes_several(call: Call) -> bool:

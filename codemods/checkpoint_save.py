@@ -39,13 +39,14 @@ from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
 ID = "checkpoint_save"
+_PLAIN = "the file gets the model, not its wrapper"
 
 
 @rule(ID, doc=__doc__)
 def checkpoint_save(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Rewrite ``torch.save`` and the state dicts of models that it saves."""
     for state in facts.state_dicts:
-        reason = "the state of the plain model"
+        reason = "the file gets the state of the plain model"
         yield Replace(ID, state.call, partial(_state, facts), reason=reason, unit=EditGroup.FILES)
     for save in facts.saves:
         extra = [a for a in save.call.args if a.keyword is not None and a.keyword.value not in ("obj", "f")]
@@ -61,10 +62,16 @@ def checkpoint_save(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             ID, save.call.func, lambda _: _method(facts, "save"), reason=save.because, whole=True, unit=EditGroup.FILES
         )
         if save.whole and not facts.abilities.transparent_models:
-            model, reason = save.call.args[0].value, "the model, not its wrapper"
+            model, reason = save.call.args[0].value, _PLAIN
             yield Replace(ID, model, partial(_unwrapped, facts), reason=reason, unit=EditGroup.FILES)
     for model in facts.plain_models:
-        yield Replace(ID, model, partial(_unwrapped, facts), reason="the model, not its wrapper", unit=EditGroup.FILES)
+        yield Replace(
+            ID,
+            model,
+            partial(_unwrapped, facts),
+            reason=_PLAIN,
+            unit=EditGroup.FILES,
+        )
 
 
 def _state(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:

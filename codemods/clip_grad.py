@@ -61,7 +61,7 @@ def clip_grad(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                     "the script's own call clips the averaged gradients; no action needed without fp16 or accumulation",
                 )
                 continue
-            reason = "gradients may be scaled, or not yet reduced"
+            reason = "the gradients may still be scaled, or not yet reduced"
             yield Replace(ID, call.node.func, partial(_own, facts, name), reason=reason, whole=True)
 
 

@@ -50,6 +50,7 @@ from ..rewriter.editing.edits import (
     speaks_of_moving,
 )
 from ..rewriter.facts.module import Arrival, ModuleFacts, Move, Placement
+from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -69,20 +70,30 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield from _arrives(facts, arrival)
     seen: set[cst.CSTNode] = set()
     for placement in facts.placements:
+        reason = about(placement.because, _moved(placement))
         if placement.move is Move.STATEMENT and placement.statement is not None:
-            yield Remove(ID, placement.statement, reason=placement.because, drops=speaks_of_moving)
+            yield Remove(ID, placement.statement, reason=reason, drops=speaks_of_moving)
         elif placement.copied is not None:
-            yield from _copied(placement, seen)
+            yield from _copied(placement, reason, seen)
         elif placement.move is Move.LINK:
-            yield Replace(ID, placement.node, _without_link(placement), reason=placement.because)
+            yield Replace(ID, placement.node, _without_link(placement), reason=reason)
         elif placement.move is Move.HOST:
-            yield Replace(ID, placement.node, _on_the_host, reason=placement.because)
+            yield Replace(ID, placement.node, _on_the_host, reason=reason)
         elif placement.move is Move.PLACE:
-            yield Replace(ID, placement.node, lambda node: _placed(node, facts), reason=placement.because)
+            yield Replace(ID, placement.node, lambda node: _placed(node, facts), reason=reason)
         elif placement.target is not None:
-            yield Replace(ID, placement.target, lambda _: _device(facts), reason=placement.because, whole=True)
+            yield Replace(ID, placement.target, lambda _: _device(facts), reason=reason, whole=True)
         elif _is_cuda(placement.node):
-            yield Replace(ID, placement.node, lambda node: _to_device(node, facts), reason=placement.because)
+            yield Replace(ID, placement.node, lambda node: _to_device(node, facts), reason=reason)
+
+
+def _moved(placement: Placement) -> cst.CSTNode:
+    """What is moved: the names of a line that does nothing else, or the value."""
+    line = placement.statement
+    if isinstance(line, cst.SimpleStatementLine) and isinstance(assign := line.body[0], cst.Assign):
+        return assign.targets[0].target
+    node = placement.node
+    return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else node
 
 
 def _arrives(facts: ModuleFacts, arrival: Arrival) -> Iterator[Edit]:
@@ -114,7 +125,7 @@ def _texts(node: cst.CSTNode) -> Iterator[cst.SimpleString | cst.FormattedString
         yield from _texts(child)
 
 
-def _copied(placement: Placement, seen: set[cst.CSTNode]) -> Iterator[Edit]:
+def _copied(placement: Placement, reason: str, seen: set[cst.CSTNode]) -> Iterator[Edit]:
     """A comprehension that did nothing but move becomes a plain copy."""
     assert placement.copied is not None
     node, text = placement.copied
@@ -122,7 +133,7 @@ def _copied(placement: Placement, seen: set[cst.CSTNode]) -> Iterator[Edit]:
         seen.add(node)
         made = cst.parse_expression(text)
         absorbs = frozenset({ID, "accelerator_setup"})
-        yield Replace(ID, node, lambda _: made, reason=placement.because, whole=True, absorbs=absorbs)
+        yield Replace(ID, node, lambda _: made, reason=reason, whole=True, absorbs=absorbs)
 
 
 def _without_link(placement: Placement) -> Callable[[cst.CSTNode], cst.CSTNode]:

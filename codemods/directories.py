@@ -66,14 +66,18 @@ ID = "directories"
 def directories(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Allow folders that already exist, and broadcast folder names that differ between processes."""
     for folder in facts.folders:
-        why = "another process may create it first"
+        why = "another process may create the folder first"
         yield Replace(ID, folder.call, partial(_may_exist, folder), reason=why, unit=EditGroup.ALONE)
         if folder.renamed and isinstance(folder.call.func, cst.Name):
-            yield AddImport(ID, facts.module, "os", "makedirs", reason="it creates folders that may already exist")
+            yield AddImport(ID, facts.module, "os", "makedirs", reason="this creates folders that may already exist")
     for received in facts.received:
         utils = f"{facts.abilities.module}.utils"
         yield AddImport(
-            ID, facts.module, utils, "broadcast_object_list", reason="it broadcasts a name to all processes"
+            ID,
+            facts.module,
+            utils,
+            "broadcast_object_list",
+            reason="all processes get the name of the main process",
         )
         if isinstance(received.node, cst.With):
             body = received.node.body.body

@@ -47,7 +47,7 @@ from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
 ID = "grad_scaler"
-_REASON = "the accelerator scales"
+_REASON = "the accelerator scales the loss and steps the optimizer"
 
 
 @rule(ID, doc=__doc__)

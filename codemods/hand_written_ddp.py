@@ -59,6 +59,7 @@ import libcst as cst
 from ..rewriter.editing.edits import AddImport, Edit, Remove, Replace, with_keyword
 from ..rewriter.facts.manual_ddp import Instead
 from ..rewriter.facts.module import ModuleFacts, Move
+from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -72,23 +73,23 @@ _INSIDE = frozenset({ID, "device_placement", "accelerator_setup"})
 def hand_written_ddp(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Replace each piece, and remove the wrappers."""
     for name in facts.settings:
-        yield AddImport(ID, facts.module, facts.abilities.module, name, reason="a setting of the script")
+        yield AddImport(ID, facts.module, facts.abilities.module, name, reason="the accelerator takes over a setting")
     for wrapper in facts.unwrapped:
         if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
-            yield Remove(ID, wrapper.statement, reason="prepare replaces the wrapper", absorbs=_INSIDE)
+            yield Remove(ID, wrapper.statement, reason="`prepare` replaces the wrapper", absorbs=_INSIDE)
         else:
-            yield Replace(ID, wrapper.node, _argument, reason="prepare replaces the wrapper")
+            yield Replace(ID, wrapper.node, _argument, reason="`prepare` replaces the wrapper")
     for piece in facts.by_hand:
         yield _edit(facts, piece)
 
 
 def _edit(facts: ModuleFacts, piece: Instead) -> Edit:
     if piece.keywords:
-        return Replace(ID, piece.node, _with_keywords(facts, piece), reason=piece.because)
+        return Replace(ID, piece.node, _with_keywords(facts, piece), reason=about(piece.because, piece.node))
     if not piece.text:
-        return Remove(ID, piece.node, reason=piece.because, absorbs=_INSIDE)
-    text = piece.text.format(facts.accelerator)
-    return Replace(ID, piece.node, _made(facts, text), reason=piece.because, whole=True, absorbs=_INSIDE)
+        return Remove(ID, piece.node, reason=about(piece.because, piece.node), absorbs=_INSIDE)
+    text, reason = piece.text.format(facts.accelerator), about(piece.because, piece.node)
+    return Replace(ID, piece.node, _made(facts, text), reason=reason, whole=True, absorbs=_INSIDE)
 
 
 def _with_keywords(facts: ModuleFacts, piece: Instead) -> Callable[[cst.CSTNode], cst.CSTNode]:

@@ -57,7 +57,7 @@ def log_files(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             continue
         for module, name in handle.imports:
             yield AddImport(
-                ID, facts.module, module, name, reason="where the other processes write", unit=EditGroup.ALONE
+                ID, facts.module, module, name, reason="the other processes write there", unit=EditGroup.ALONE
             )
         node: cst.CSTNode = handle.call if handle.value is None else handle.value.value
         yield Replace(ID, node, partial(_either, facts, handle), reason=handle.because, unit=EditGroup.ALONE)

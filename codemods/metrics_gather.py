@@ -53,6 +53,7 @@ from ..rewriter.editing.edits import (
     broadcast_value,
 )
 from ..rewriter.facts.module import Form, Gather, ModuleFacts, Side
+from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -72,17 +73,17 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         others: dict[cst.CSTNode, str] = dict(gather.counts)
         for call in gather.inline:
             make = partial(_gathered, facts, others.get(call), bool(gather.sized))
-            yield Replace(ID, call, make, reason=gather.because)
+            yield Replace(ID, call, make, reason=about(gather.because, call))
         for node, name in gather.counts if not others.keys() & set(gather.inline) else ():
-            yield Replace(ID, node, partial(_named, name), reason=f"{name} has as many rows and is gathered anyway")
+            yield Replace(ID, node, partial(_named, name), reason=f"`{name}` has as many rows, and is gathered anyway")
         kind = InsertBefore if gather.side is Side.BEFORE else InsertAfter
         if gather.names:
-            yield kind(ID, gather.node, _statement(facts, gather), reason=gather.because)
+            yield kind(ID, gather.node, _statement(facts, gather), reason=about(gather.because, *gather.names))
         for line in gather.recounts:
-            yield kind(ID, gather.node, line, reason="counted before, it is the number of rows of one process")
+            yield kind(ID, gather.node, line, reason="the rows are counted again: before, it was those of one process")
         for name, how in gather.figures:
             text = f'{name} = {facts.accelerator}.reduce({name}.detach(), reduction="{how}")'
-            yield kind(ID, gather.node, text, reason=gather.because)
+            yield kind(ID, gather.node, text, reason=about(gather.because, name))
 
 
 def _statement(facts: ModuleFacts, gather: Gather) -> str:
@@ -113,11 +114,12 @@ def _gathered(facts: ModuleFacts, name: str | None, sized: bool, node: cst.CSTNo
 def _received(facts: ModuleFacts, gather: Gather) -> Iterator[Edit]:
     """All processes take what the main process has."""
     utils = f"{facts.abilities.module}.utils"
-    yield AddImport(ID, facts.module, utils, "broadcast_object_list", reason=gather.because)
+    reason = about(gather.because, *(gather.names or (gather.node,)))
+    yield AddImport(ID, facts.module, utils, "broadcast_object_list", reason=reason)
     if gather.names:
-        yield InsertAfter(ID, gather.node, broadcast_statement(gather.names), reason=gather.because)
+        yield InsertAfter(ID, gather.node, broadcast_statement(gather.names), reason=reason)
     else:
-        yield Replace(ID, gather.node, broadcast_value, reason=gather.because)
+        yield Replace(ID, gather.node, broadcast_value, reason=reason)
 
 
 def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
@@ -131,7 +133,7 @@ def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
             text = f"{name}.reduce({gather.number}.tensor({value}{_options(facts, gather)}){how}).item()"
         return cst.parse_expression(text)
 
-    return Replace(ID, gather.node, make, reason=gather.because)
+    return Replace(ID, gather.node, make, reason=about(gather.because, gather.node))
 
 
 def _code(node: cst.CSTNode) -> str:

@@ -36,6 +36,7 @@ import libcst as cst
 
 from ..rewriter.editing.edits import Edit, InsertAfter, InsertBefore, Replace
 from ..rewriter.facts.module import ModuleFacts, Side
+from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -47,7 +48,7 @@ def prepare(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the ``prepare`` calls."""
     for call in facts.prepares:
         if call.wraps is not None:
-            yield Replace(ID, call.wraps, lambda node: _wrapped(facts, node), reason=call.because)
+            yield Replace(ID, call.wraps, lambda node: _wrapped(facts, node), reason=about(call.because, call.wraps))
         else:
             indent = facts.module.default_indent
             names = ", ".join(call.names)
@@ -55,7 +56,7 @@ def prepare(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             if len(call.names) == 1:
                 text = f"{names} = {facts.accelerator}.prepare({names})"
             kind = InsertBefore if call.side is Side.BEFORE else InsertAfter
-            yield kind(ID, call.node, text, reason=call.because)
+            yield kind(ID, call.node, text, reason=about(call.because, *call.names))
 
 
 def _wrapped(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:

@@ -239,7 +239,7 @@ def test_the_texts_are_found() -> None:
         "runs before seeds are synchronised: every rank draws other numbers",
         "there is no Accelerator yet: create one first.",
         "Show the version and exit.",
-        "another process may create it first",
+        "another process may create the folder first",
         "collective mismatch at call ...: rank 0 is in",
         "which each process computes from its own shard of the data",
     ):

@@ -50,7 +50,7 @@ def imported(edits: Sequence[Edit], names: Names, facts: ModuleFacts) -> Iterato
     """The imports that such spellings need."""
     for edit in edits:
         if _asks_state(edit, names.function(edit.node), facts) and not isinstance(edit, AddImport):
-            why = "it knows which process this is"
+            why = f"`{_STATE}` knows which process this is"
             yield AddImport(edit.rule, facts.module, facts.abilities.module, _STATE, reason=why, unit=edit.unit)
 
 

@@ -45,7 +45,7 @@ def drop_idle(before: Names, tree: cst.Module, *, entry: bool) -> cst.Module:
         defined = Counter(_name(s) for s in statements if _is_pure(s.value))
         gone = {name for name, times in defined.items() if found[name] == times}
         edits: list[Edit] = [
-            Remove("leftovers", _line_of(s, tree), reason="it is no longer used", drops=_speaks_of_it)
+            Remove("leftovers", _line_of(s, tree), reason="this is no longer used", drops=_speaks_of_it)
             for s in statements
             if _name(s) in gone
         ]

@@ -324,7 +324,7 @@ class Collected:
         inside = {node for loop in loops if loop in self.unit.names.parents for node in descendants(loop)}
         for effect in self.effects:
             if effect.kind is EffectKind.PRINT and effect.node in inside:
-                because = "it is printed, and each process holds only its shard"
+                because = "{} is printed, and each process holds only its shard"
                 yield from printed(reducer, self.unit, self.unit.names.parents[effect.node], because)
 
     def guards(self) -> Iterator[cst.CSTNode]:

@@ -23,7 +23,7 @@ def replaced(
     idle = [function for function in way.idle if function in unit.names.scopes]
     within = {n for function in idle for n in descendants(function)}
     for function in idle:
-        yield Instead(function, "", "it is no longer called")
+        yield Instead(function, "", "this is no longer called")
     for owner, node in way.dropped:
         if owner is unit:
             yield Instead(node, "", "the accelerator knows the rank of the process")

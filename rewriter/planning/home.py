@@ -28,6 +28,8 @@ from .accelerator_path import Way
 from .holders import Holders
 from .known_names import KnownNames
 
+_CHOSEN = "the accelerator is created where the device is chosen"
+_BRANCHES = "the accelerator is created before the branches that choose the device"
 _DEFAULTS = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
 
 
@@ -90,7 +92,7 @@ class Homes:
         behind = any(first is p.node and p.side is Side.AFTER and p.wraps is None for p in prepares)
         side = Side.AFTER if behind and not self._runs_need(unit, first, needs) else Side.BEFORE
         unnamed = not (self.moves or self.devices or self.fields or self._has_default())
-        because = f"before its first use{'; the script names no device' if unnamed else ''}"
+        because = f"the accelerator is created before its first use{'; the script names no device' if unnamed else ''}"
         way.home = (unit, Home(first, side, (), because, ran_on="cpu" if unnamed else ""))
         flagged = self._flagged(unit, anchor, first, prepares)
         if flagged is not None:
@@ -189,7 +191,7 @@ class Homes:
         first = self._known.still(unit, code, first, texts, ready) if first is not None else None
         if first is not None:
             removed = (home.node, *home.removed) if home.side is Side.INSTEAD else home.removed
-            because = "before all code that needs it"
+            because = "the accelerator is created before all code that needs it"
             kept = removed if unit is below else ()
             found.home = (unit, Home(first, Side.BEFORE, tuple(arguments), because, kept, ran_on=home.ran_on))
             found.handed = self._is_guarded(code, first)
@@ -257,7 +259,7 @@ class Homes:
             gives = any(node in name.definitions for name in names) and start.chooses is not None
             instead = whole or gives
             side = Side.INSTEAD if instead else Side.BEFORE
-            home = Home(node, side, arguments, "it opens the process group and knows the rank")
+            home = Home(node, side, arguments, "the accelerator opens the process group and knows the rank")
             if not self._late(unit, code, home, prepares):
                 way.idle = [start.chooses] if gives and not whole and start.chooses is not None else []
                 return unit, home
@@ -304,9 +306,9 @@ class Homes:
             node = self._known.still(unit, anchor, node, [wanted], ready)
         if node is None or any(0 <= place < order(node) for place in places):
             return None
-        because = "after its flag is known; it replaces the choice of the device"
+        because = "the accelerator is created after its flag is known; it replaces the choice of the device"
         if self.flag.text == "True":
-            because = "before its first use; the script works on the CPU"
+            because = "the accelerator is created before its first use; the script works on the CPU"
         arguments = (("cpu", wanted),) if wanted else ()
         ran_on: Former = "cuda or cpu" if found_by(self.state, self.flag.unit, self.flag.test) else ""
         return Home(node, side, arguments, because, gives=self.flag.gives.format(self.name), ran_on=ran_on)
@@ -332,11 +334,17 @@ class Homes:
         first = self._earlier(unit, name, condition, needs, prepares)
         anchor, ran_on = _anchor(unit, name), former_devices(self.state, unit, name.definitions, condition)
         if name.binding in self.lent:
-            return Home(first or anchor, Side.BEFORE, arguments, "where the device is chosen", ran_on=ran_on)
+            return Home(
+                first or anchor,
+                Side.BEFORE,
+                arguments,
+                _CHOSEN,
+                ran_on=ran_on,
+            )
         if first is not None or anchor is not name.definitions[0]:
-            because = "before the first code that needs it; it replaces the choice of the device"
+            because = "the accelerator is created before the first code that needs it, and chooses the device"
             return Home(first or anchor, Side.BEFORE, arguments, because, tuple(name.definitions), ran_on=ran_on)
-        because = "replaces the definition of the device"
+        because = "the accelerator replaces the definition of the device"
         return Home(name.definitions[0], Side.INSTEAD, arguments, because, tuple(name.definitions[1:]), ran_on=ran_on)
 
     def _beside(self, field_: DeviceField, needs: dict[Code, None], prepares: list[Prepare]) -> Home:
@@ -351,12 +359,18 @@ class Homes:
             asked = (("cpu", wanted),) if wanted is not None else ()
             first = self._earlier(field_.unit, name, wanted, needs, prepares) or choice
             ran_on = former_devices(self.state, field_.unit, statements, wanted)
-            return Home(first, Side.BEFORE, asked, "before the branches that choose the device", ran_on=ran_on)
+            return Home(
+                first,
+                Side.BEFORE,
+                asked,
+                _BRANCHES,
+                ran_on=ran_on,
+            )
         condition = cpu_condition(self.state, field_.unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(field_.unit, name, condition, needs, prepares) or field_.statement
         ran_on = former_devices(self.state, field_.unit, statements, condition)
-        return Home(first, Side.BEFORE, arguments, "where the device is chosen", ran_on=ran_on)
+        return Home(first, Side.BEFORE, arguments, _CHOSEN, ran_on=ran_on)
 
     def _is_open(self, field_: DeviceField) -> bool:
         """Whether other statements give the attribute what is not known to be a device, or set it anew on some ways

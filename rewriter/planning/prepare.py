@@ -444,7 +444,7 @@ def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result:
     if origin.role is Role.LOADER and code is not None and (argument := as_argument(reach, code, origin)) is not None:
         unit, place, handed = reach.unit(code), argument, True
     if (origin.role is Role.LOADER or handed) and isinstance(place, cst.Call):
-        because = "handed on where it is created" if handed else "iterated where it is created"
+        because = "{} is handed on where it is created" if handed else "{} is iterated where it is created"
         call = Prepare(unit.names.statement(place), (), because, wraps=place)
         result.prepares.append((unit, call))
         result.prepared.add(origin)

@@ -141,9 +141,8 @@ def _binds(node: cst.If | cst.Else, binding: Binding) -> bool:
 
 
 def _why(taken: list[Held]) -> str:
-    kinds = list(dict.fromkeys(h.origin.role.value for h in taken))
-    verb = "is" if len(kinds) == 1 else "are"
-    return f"the {', '.join(kinds)} that training uses {verb} built, and not used yet"
+    kinds = ", ".join(dict.fromkeys(h.origin.role.value for h in taken))
+    return f"the {kinds} of the training {'is' if ',' not in kinds else 'are'} built here, and not used yet"
 
 
 class _Block:

@@ -11,6 +11,7 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
 from ..facts.effects import Effect, EffectKind, Handle, Received
 from ..facts.module import Form, Gather, Prepare, Save
+from ..facts.reasons import about
 from ..findings import Finding, Severity
 from .shared_code import shared_by, together
 
@@ -159,7 +160,8 @@ def unreached_work(
                 yield Finding(
                     "local-decision",
                     gather.node,
-                    f"{gather.because}; this evaluation may run before the accelerator exists",
+                    f"{about(gather.because, *(gather.names or gather.inline))}; this evaluation may run before the "
+                    "accelerator exists",
                     "call it after the line that creates the accelerator",
                     Severity.BLOCKED,
                 )

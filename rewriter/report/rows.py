@@ -17,6 +17,7 @@ from ..result import Change, FileResult
 from .opcodes import CONTEXT, Opcode, grouped, opcodes
 
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+_NAME = re.compile(r"`[^`]+`(?:, `[^`]+`)*")
 _ALIKE = 0.45
 """Lines with less in common than this count as different lines, not as one changed line."""
 _CELLS = 2500
@@ -117,13 +118,26 @@ def _cut_at(told: Sequence[int], codes: Iterable[Opcode]) -> Iterator[Opcode]:
 
 
 def reasons(changes: Sequence[Change]) -> list[tuple[str, str, list[int]]]:
-    """Each pair of rule and reason once, with the lines of its edits."""
-    groups: dict[tuple[str, str], list[int]] = {}
+    """Each rule with each of its reasons once, and the lines of its edits. Reasons that differ in one name are one
+    with all the names, unless the name is what the sentence begins with."""
+    groups: dict[tuple[str, str, str], tuple[dict[str, None], list[int]]] = {}
     for change in changes:
-        lines = groups.setdefault((change.rule, change.reason), [])
+        before, name, after = _parted(change.reason)
+        names, lines = groups.setdefault((change.rule, before, after), ({}, []))
+        names[name] = None
         if change.line not in lines:
             lines.append(change.line)
-    return [(rule, reason, lines) for (rule, reason), lines in groups.items()]
+    return [
+        (rule, before + ", ".join(names) + after, lines) for (rule, before, after), (names, lines) in groups.items()
+    ]
+
+
+def _parted(reason: str) -> tuple[str, str, str]:
+    """A reason as what comes before its first name, that name, and the rest; whole where it begins with a name."""
+    found = _NAME.search(reason)
+    if found is None or not found.start():
+        return reason, "", ""
+    return reason[: found.start()], found[0], reason[found.end() :]
 
 
 def _lines(text: str) -> list[str]:

@@ -836,7 +836,10 @@ def test_a_class_of_the_script_may_keep_what_it_loads(migrated: Callable[[str], 
 
 @pytest.mark.parametrize(
     ("path", "because"),
-    [("'last.pt'", "this run wrote the file"), ("sys.argv[1]", "this run may have written the file")],
+    [
+        ("'last.pt'", "this run wrote the file, and all processes read it"),
+        ("sys.argv[1]", "this run may have written the file"),
+    ],
     ids=["the path of the save", "a path from outside"],
 )
 def test_the_reason_says_whether_it_is_certain_who_wrote_the_file(path: str, because: str) -> None:

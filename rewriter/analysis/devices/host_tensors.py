@@ -38,7 +38,7 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
         for made in host.joined(node):
-            because = "it is made on the CPU, and joined with what the loader yields on the device"
+            because = "{} is made on the CPU, and joined with what the loader yields on the device"
             found.setdefault(made, Placement(made, Move.PLACE, because))
     return list(found.values())
 
@@ -127,18 +127,18 @@ class _Host:
         if method_name(call) == "numpy" and method:
             # x = x.numpy(): what x holds after it is no tensor
             if self._may_be_placed(call, record):
-                yield call, "it is on the device, and NumPy reads only CPU memory"
+                yield call, "{} is on the device, and NumPy reads only CPU memory"
         elif outside.startswith(_READERS) and not questions.asks_shape(outside):
             for value in values:
                 if self._raw(value):
-                    yield value, f"it is on the device, and {outside.partition('.')[0]} reads only CPU memory"
+                    yield value, f"{{}} is on the device, and {outside.partition('.')[0]} reads only CPU memory"
         elif outside.startswith("torch.") and len(values) > 1:
             yield from self._pair(values[0], values[1])
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _PAIRING and values:
             yield from self._pair(call.func.value, values[0])
 
     def _pair(self, one: cst.BaseExpression, other: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, str]]:
-        because = "it is on the device, but the other operand is a CPU tensor"
+        because = "{} is on the device, but the other operand is a CPU tensor"
         for raw, host in ((one, other), (other, one)):
             if self._raw(raw) and self._on_host(host):
                 yield raw, because

@@ -89,7 +89,7 @@ def _cast(state: State, unit: Unit, mover: Mover, record: CallRecord, torch: str
     module = bool(held) and all(o.role in (Role.MODEL, Role.CRITERION) for o in held)
     if not cuda and not (placed and not module and not moved_before(mover, unit, call)):
         return None  # to the CPU, and meant so
-    because = "the prepared loader yields it on the device: only the dtype remains"
+    because = "the prepared loader yields this on the device: only the dtype remains"
     if not placed:
         because = "a legacy tensor type names a device; this one follows the accelerator's"
     return LegacyTensor(call, Legacy.CAST, dtype, torch, because, placed, module)

@@ -62,7 +62,7 @@ class Mover:
                 if not self._in_helper(unit, call):
                     found.append(self._decide(unit, call))
             elif (made := self._on_numbered(unit, call)) is not None:
-                because = "it is created on the GPU of its process"
+                because = "{} is created on the GPU of its process"
                 found.append(Placement(call, Move.RETARGET, because, target=made, spare=True))
         return _merged(found)
 
@@ -284,7 +284,7 @@ class Mover:
             if any(self.new_layers.may_precede(call, whole(self.state, o)) for o in held):
                 return "the model may have got layers after prepare has placed it"
             return "the model is used before prepare places it"
-        return "not a batch of a prepared loader: it moves to the accelerator's device"
+        return "{} is no batch of a prepared loader: it moves to the accelerator's device"
 
     def arrives_placed(self, unit: Unit, held: list[Origin], call: cst.Call) -> str | None:
         """Why the receiver of a move is on the device already, or None where that is not certain."""
@@ -295,7 +295,7 @@ class Mover:
             needed = any(self.early.use(call, unit, model) is not None for model in models)
             away = any(self.early.away(call, unit, model) for model in models)
             grown = any(self.new_layers.may_precede(call, model) for model in models)
-            return None if needed or away or grown else "prepare places the model"
+            return None if needed or away or grown else "`prepare` places {} on the device"
         if all(o.role is Role.CRITERION for o in held) and all(stateless(o) for o in held):
             return "a loss without state needs no device"
         batches = [o for o in held if o.role is Role.BATCH]
@@ -307,7 +307,7 @@ class Mover:
                 return None
             if isinstance(call.func, cst.Attribute) and self.made_on_host(unit, call.func.value):
                 return None
-            return "the prepared loader yields it on the device"
+            return "the prepared loader yields {} on the device"
         return None
 
     def inside_model(self, unit: Unit, call: cst.CSTNode) -> bool:

@@ -147,7 +147,7 @@ class _DistributionReader:
         elif questions.is_distributed_sampler(name):
             self._sampler(unit, call)
         elif last == "barrier" and alone:
-            self._add(unit, call, "{}.wait_for_everyone()", "a barrier for all processes")
+            self._add(unit, call, "{}.wait_for_everyone()", "this is a barrier for all processes")
         elif last in ("all_reduce", "reduce") and alone and self._reduces(unit, call):
             return
         elif not questions.rank_number(name) and last not in _ASKS:
@@ -338,7 +338,7 @@ class _DistributionReader:
         for unit, statement, _ in found:
             self.result.switches.append(statement)
             self.result.removed.add(statement)
-            self._add(unit, statement, "", "the wrapper's switch: without it every backward pass exchanges gradients")
+            self._add(unit, statement, "", "without the wrapper every backward pass exchanges gradients")
 
     # Where it starts --------------------------------------------------------------------------------------------------
 
@@ -400,9 +400,9 @@ class _DistributionReader:
         result, inside = self.result, set(descendants(function))
         result.idle[function] = unit
         result.pieces = [(u, p) for u, p in result.pieces if p.node not in inside]
-        self._add(unit, function, "", "it has no work left")
+        self._add(unit, function, "", "this has no work left")
         for record in sites:
-            self._goes(record.unit, record.node, "it has no work left")
+            self._goes(record.unit, record.node, "this has no work left")
 
     def _starts(self) -> None:
         for unit in self.reach.units:

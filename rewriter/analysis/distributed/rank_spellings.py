@@ -37,7 +37,7 @@ def numbers(
         source = any(isinstance(t, Origin) and t.node is node for t in state.values[node].things)
         made = not isinstance(node, (cst.Name, cst.Attribute)) or (source and variable is None)
         if made or (variable is not None and variable in lost):
-            yield Instead(node, f"{{}}.{name}", f"it is {ranks.said(name)}")
+            yield Instead(node, f"{{}}.{name}", f"{{}} is {ranks.said(name)}")
 
 
 def number_of(state: State, node: cst.CSTNode | None) -> str | None:

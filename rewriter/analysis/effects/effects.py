@@ -365,7 +365,7 @@ class _Search:
             return
         file = keyword(call, "file")
         if file is None or not traces(self.state.values.get(file), Trail.FILE):
-            self._add(Effect(call.func, EffectKind.PRINT, "every process would print it"))
+            self._add(Effect(call.func, EffectKind.PRINT, "every process would print this"))
 
 
 _FIRST = "the first process creates the file, and the others read it"

@@ -26,7 +26,8 @@ from .existing_guards import guarded
 from .file_uses import FileUse, FileUses
 from .path_roots import Root
 
-_WROTE, _TAKEN = "this run wrote the file", "every process has read the file that is taken away here, or written anew"
+_WROTE = "this run wrote the file, and all processes read it"
+_TAKEN = "every process has read the file that is taken away here, or written anew"
 _MAY_HAVE_WRITTEN = "this run may have written the file"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes

@@ -84,7 +84,7 @@ class Step:
             added = _added(statement)
             of = _counted_name(added.value) if isinstance(added, cst.AugAssign) else None
             if of is not None and self.unit.names.binding(of) in beside:
-                because = "it counts the rows of a batch, and each process holds only its shard"
+                because = "this counts the rows of a batch, and each process holds only its shard"
                 found[statement] = Gather(statement, (), because, inline=(of,), sized=(of.value,))
         return found
 
@@ -316,10 +316,10 @@ class Step:
             if of is not None and binding is not None and self.is_tensor(binding):
                 (rows,), counts = counted(self.state, self.unit, training, self.loop, self.layouts, [binding], {of})
                 swapped = counts if rows in known else ()
-                because = "it counts the rows of a batch, and each process holds only its shard"
+                because = "this counts the rows of a batch, and each process holds only its shard"
                 found[statement] = Gather(statement, (), because, inline=(of,), counts=swapped)
             elif added is not None and (rows_read := self._rows_read(added)):
-                because = "something of the batch is collected, and each process holds only its shard"
+                because = "{} is collected, and each process holds only its shard"
                 found[statement] = Gather(statement, (), because, inline=rows_read)
             known.update(dict.fromkeys(bound(self.unit, statement)))
         return found

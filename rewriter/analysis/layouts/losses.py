@@ -255,7 +255,7 @@ def _numbers(value: cst.BaseExpression) -> set[cst.Name]:
 def _weight(
     reducer: Reducer, unit: Unit, name: cst.Name, values: Iterable[cst.BaseExpression]
 ) -> Iterator[Gather | Finding]:
-    because = "the loss is weighted with it, and each process holds only its shard"
+    because = "the loss is weighted with {}, and each process holds only its shard"
     binding = unit.names.binding(name)
     for value in values:
         means = [base for base in _numbers(value) if reducer.is_mean(unit, base)]
@@ -299,7 +299,7 @@ def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | 
             for value in (r.value for r in unit.names.returns.get(function.node, ()) if r.value is not None):
                 name = value if isinstance(value, cst.Name) else read_off(value)
                 if name is not None and is_loss_name(state, training, unit, name) and is_tensor(state, unit, name):
-                    because = "the optimizer chooses its step from it, and each process holds only its shard"
+                    because = "the optimizer chooses its step from {}, and each process holds only its shard"
                     yield reduced(name, reduction_of(state, unit, name), because)
                 elif not _is_reduced(state, value):
                     yield Finding(

@@ -142,7 +142,7 @@ def _evaluation(
     doubt = _doubt(step, training, set(early), apart)
     if doubt is not None:
         return answer(None, False, doubt.because, at=doubt.at)
-    because = "a metric is computed from them, and each process holds only its shard"
+    because = "a metric is computed from {}, and each process holds only its shard"
     inline = _inline(step, training)
     if inline:
         rows, counts = step.counted_outside(training, apart)

@@ -21,7 +21,7 @@ from ..training.weight_noise import torch_draws
 from .divergence import Equality
 from .losses import Reducer
 
-_BECAUSE = "weights change by it, and each process holds only its shard"
+_BECAUSE = "weights change by {}, and each process holds only its shard"
 
 
 def own_weights(reducer: Reducer, unit: Unit) -> Iterator[Gather | Finding]:

@@ -236,7 +236,7 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     assert "leave these places unchanged" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
     terminal.type("y\n")
     shown = terminal.until("(2/4) Make this edit [y,n,a,e,s,q,?]? ")
-    assert "# main_process: every process would print it\r\n13    -print(" in shown
+    assert "# main_process: every process would print this\r\n13    -print(" in shown
     assert "backward" not in shown
     assert "Declining" not in shown
     terminal.type("n\n")

@@ -131,7 +131,7 @@ def test_keys_go_from_change_to_change_and_open_reasons(shown: Any) -> None:
     assert shown.run(f"{SHOWN}.indexOf(document.querySelector('.current'))") == 0
     shown.key("o")
     assert shown.run("document.querySelector('.current dd').checkVisibility()")
-    assert "the runtime that the script now calls" in shown.run("document.querySelector('.current dd').innerText")
+    assert "the script now calls the accelerator" in shown.run("document.querySelector('.current dd').innerText")
 
 
 def test_the_mouse_asks_for_reasons_and_a_click_keeps_them(shown: Any) -> None:
@@ -140,7 +140,7 @@ def test_the_mouse_asks_for_reasons_and_a_click_keeps_them(shown: Any) -> None:
     x, y = shown.run(f"(r => [r.left + 200, r.top + 5])({row}.getBoundingClientRect())")
     shown.mouse(x, y)
     assert shown.run("document.querySelector('.card').checkVisibility()")
-    assert "it uses the accelerator" in shown.run("document.querySelector('.card').innerText")
+    assert "the accelerator is a parameter of train" in shown.run("document.querySelector('.card').innerText")
     shown.mouse(x, y, click=True)
     assert not shown.run("document.querySelector('.card').checkVisibility()")
     assert shown.run(f"{row}.closest('tbody').querySelector('dl').checkVisibility()")
@@ -206,7 +206,7 @@ def test_without_its_script_all_can_be_read(shown: Any, tmp_path: Path, file: Pa
     shown.open(bare)
     assert shown.run("[...document.querySelectorAll('.scripted')].every(e => !e.checkVisibility())")
     text = shown.run("document.body.innerText")
-    for words in ("distributed by hand", "every process would print it", "accelerator.backward(loss)"):
+    for words in ("distributed by hand", "every process would print this", "accelerator.backward(loss)"):
         assert words in text
     shown.run("document.querySelector('.why summary').click()")
     assert shown.run("document.querySelector('.why dl').checkVisibility()")

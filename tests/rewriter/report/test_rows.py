@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from torchlift.rewriter.report.html_diff import sheet
-from torchlift.rewriter.report.rows import hunks_of, is_whole, words
+from torchlift.rewriter.report.rows import hunks_of, is_whole, reasons, words
 from torchlift.rewriter.report.terminal import print_diff
-from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.result import Change, FileResult
 from torchlift.rewriter.source import decode
 
 BEFORE = b"def f():\n    x = 1\n    print(x)\n    done(x)\n"
@@ -52,3 +52,22 @@ def test_a_line_of_another_indentation_has_a_coloured_sign_and_no_block() -> Non
     moved = [row for hunk in hunks_of(file) for row in hunk.rows if row.moved]
     assert [row.before for row in moved] == ["    print(x)"]
     assert "<ins>        " not in sheet(0, file, {})
+
+
+def test_reasons_that_differ_in_one_name_are_one_with_all_names() -> None:
+    told = [
+        ("device_placement", "the loader yields `x` on the device", 3),
+        ("device_placement", "the loader yields `y` on the device", 4),
+        ("device_placement", "the loader yields `x` on the device", 9),
+        ("backward", "the loader yields `x` on the device", 5),
+        ("backward", "`a` is a loss", 6),
+        ("backward", "`b` is a loss", 7),
+        ("prepare", "", 8),
+    ]
+    assert reasons([Change(rule, line, 1, reason) for rule, reason, line in told]) == [
+        ("device_placement", "the loader yields `x`, `y` on the device", [3, 4, 9]),
+        ("backward", "the loader yields `x` on the device", [5]),
+        ("backward", "`a` is a loss", [6]),
+        ("backward", "`b` is a loss", [7]),
+        ("prepare", "", [8]),
+    ]

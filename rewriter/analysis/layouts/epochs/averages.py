@@ -102,7 +102,7 @@ class _Loop:
         """The losses of ``[step(batch) for batch in loader]``."""
         around = self.unit.names.parents[self.loop]
         if isinstance(around, (cst.ListComp, cst.SetComp, cst.GeneratorExp)) and self.step.local(around.elt):
-            because = "collected over the epoch, by each process for its own shard"
+            because = "{} is collected over the epoch, by each process for its own shard"
             found = list(self.losses.returned(around.elt, because))
             yield from found
             if not found:
@@ -320,7 +320,7 @@ class _Loop:
 
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
-        because = "collected over the epoch, and each process sees only its shard of the data"
+        because = "{} is collected over the epoch, and each process sees only its shard of the data"
         sums = self._sums_batches(total)
         for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
             reduction = self.losses.reduction(name)

@@ -78,7 +78,7 @@ class Gathers:
         first = self._first(totals)
         if first is None or self._cuts(first, names) or self._rates(first):
             return None
-        because = "totals of the epoch are computed from them, and each process holds only its shard"
+        because = "totals of the epoch are computed from {}, and each process holds only its shard"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
         if any(self._reads(total, names, behind) for total in self.joint) or read_alone(self.layouts, behind):
             return None

@@ -87,7 +87,7 @@ class Numbers:
             return None
         text = self.unit.names.module.code_for_node(value)
         plain = number or isinstance(value, EXPRESSIONS) or value.lpar
-        because = "collected over the epoch, and each process computes it from its shard of the data"
+        because = "{} is collected over the epoch, and each process computes it from its shard of the data"
         of = text if plain else f"({text})"
         real = bool(number) and self._is_real(value)
         return Gather(value, (of,), because, Form.REDUCE, reduction=op, number=torch or "", real=real)
