@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..types import Tree
+from .kinds import kind_of
 
 
 def map_tree(function: Callable[[Any], Any], tree: Tree) -> Tree:
@@ -63,15 +64,12 @@ def _like_sequence(like: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
     return type(like)(items)
 
 
-_ON_MPS = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-
-
 def type_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
     """
-    The type that a tensor has on a device: MPS has no float64. A script for it casts its batch before it moves it, and
-    what a loader yields is moved before.
+    The type that a tensor has on a device: some have no float64. A script for such a one casts its batch before it
+    moves it, and what a loader yields is moved before.
     """
-    return _ON_MPS.get(dtype, dtype) if device.type == "mps" else dtype
+    return kind_of(device).type_of(dtype)
 
 
 def send_to_device(tree: Tree, device: torch.device, non_blocking: bool = False) -> Tree:

@@ -101,9 +101,9 @@ def basic(path: Path, mixed_precision: str) -> Iterator[str]:
     if path.exists():
         yield f"{path} already exists and was not changed. Run `torchlift config` to change it."
         return
-    import torch
+    from ..device.kinds import current
 
-    count = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    count = current().count()
     config = ClusterConfig(num_processes=max(1, count), mixed_precision=mixed_precision, use_cpu=count == 0)
     write_config(config, path)
     yield f"written to {path}"
