@@ -23,6 +23,7 @@ from ..data.epochs import seed_of
 from ..data.loader import LoaderOptions, made_by_hand, prepare_loader, set_even_batches
 from ..data.loader import is_prepared as is_prepared_loader
 from ..data.progress import Progress
+from ..device.placement import move_module
 from ..device.precision import Precision
 from ..errors import MixedUseError, NotAvailableYet, UnclearBatchError, WrongKindError, expect
 from ..gradients.optimizer import Gate, gate_of, prepare_optimizer, state_to_device, update_scale
@@ -169,7 +170,7 @@ class Preparation:
             self._add(self._sharded.shard(model, known, self._scaler, self._settings.parallel.broadcast_buffers))
             return model
         if self._places(place) and not spread(model):
-            model.to(self._device)
+            move_module(model, self._device)
         if self._settings.dynamo.wanted and not evaluation_mode:
             compile_in_place(model, self._settings.dynamo)
         foreign = isinstance(model, DistributedDataParallel)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from ..errors import DeviceError
 from ..types import DistributedType
@@ -37,6 +39,8 @@ class DeviceKind:
     """Copies on a stream of their own are known to work."""
     tensor_float: ClassVar[bool] = False
     """It can multiply matrices of fp32 numbers faster, with fewer bits (TF32)."""
+    in_files: ClassVar[bool | None] = None
+    """Files with its tensors can be read on machines without it; None: not known."""
     package: ClassVar[str | None] = None
     """What registers it with torch, where that is not torch itself."""
 
@@ -114,6 +118,29 @@ class DeviceKind:
                 "one, start one process, or stay on the CPU: Accelerator(cpu=True)."
             )
         return f"cpu:gloo,{self.name}:{own}"
+
+    # ---------------------------------------------------------------- tensors
+
+    @cached_property
+    def keeps_parameters(self) -> bool:
+        """
+        A module that is moved there keeps its parameters as the objects they are.
+
+        Where its tensors are of another make than those of the CPU, torch puts new parameters in their places, and an
+        optimizer that was made before goes on with the old ones.
+        """
+        module = nn.Module()
+        module.probe = before = nn.Parameter(torch.zeros(1))
+        return module.to(self.name).probe is before
+
+    def fit_for_files(self, tensor: torch.Tensor) -> bool:
+        """Written to a file, the tensor can be read by machines that have no such device."""
+        if self.in_files is not None:
+            return self.in_files
+        try:
+            return tensor.untyped_storage().data_ptr() != 0
+        except RuntimeError:  # there is no memory that Python could name
+            return False
 
     # ---------------------------------------------------------------- memory, streams
 
@@ -214,6 +241,7 @@ class _Cpu(DeviceKind):
 
     word = DistributedType.MULTI_CPU
     numbered = False
+    in_files = True
 
     @property
     def is_cpu(self) -> bool:
@@ -263,6 +291,7 @@ class _Cuda(DeviceKind):
     word = DistributedType.MULTI_GPU
     copies_beside = True
     tensor_float = True
+    in_files = True
 
     def autocasts(self) -> Sequence[torch.dtype]:
         found = super().autocasts()
@@ -283,6 +312,7 @@ class _Xpu(DeviceKind):
     """GPUs of Intel."""
 
     word = DistributedType.MULTI_XPU
+    in_files = True
     copies_beside = True
     tensor_float = True
 
@@ -291,6 +321,7 @@ class _Mps(DeviceKind):
     """The GPU of a Mac: one, without a number."""
 
     numbered = False
+    in_files = True
     replaced: ClassVar[Mapping[torch.dtype, torch.dtype]] = {
         torch.float64: torch.float32,
         torch.complex128: torch.complex64,
@@ -329,6 +360,12 @@ class _Tpu(DeviceKind):
     package = "torch_tpu"
 
 
+class _Meta(DeviceKind):
+    """Tensors without memory: nothing computes there."""
+
+    in_files = True
+
+
 GPU = "cuda"
 """The type of the devices that scripts mean by a GPU."""
 
@@ -342,18 +379,23 @@ _KINDS: dict[str, type[DeviceKind]] = {
     "musa": _Musa,
     "hpu": _Hpu,
     "tpu": _Tpu,
+    "meta": _Meta,
 }
 
 
 def kind_of(device: torch.device | str) -> DeviceKind:
     """The kind that a device, or a type of devices, is of."""
-    name = device if isinstance(device, str) else device.type
+    return _named(device if isinstance(device, str) else device.type)
+
+
+@cache
+def _named(name: str) -> DeviceKind:
     return _KINDS.get(name, DeviceKind)(name)
 
 
-def known_types() -> list[str]:
-    """The types of devices that have answers of their own here."""
-    return list(_KINDS)
+def accelerators() -> list[str]:
+    """The types of accelerators that have answers of their own here."""
+    return [name for name in _KINDS if name not in ("cpu", "meta")]
 
 
 def current() -> DeviceKind:

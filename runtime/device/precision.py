@@ -8,16 +8,24 @@ from typing import Any
 
 import torch
 
+from ..errors import DeviceError
 from ..types import PrecisionType, Tree
+from .kinds import kind_of
 from .placement import map_tree
 
 _DTYPES = {PrecisionType.FP16: torch.float16, PrecisionType.BF16: torch.bfloat16}
+_WORDS = {dtype: str(word) for word, dtype in _DTYPES.items()}
 _LOW = frozenset(_DTYPES.values())
 
 
 @dataclass(frozen=True)
 class Precision:
-    """A precision on a kind of device."""
+    """
+    A precision on a kind of device.
+
+    Raises:
+        DeviceError: it cannot compute in it.
+    """
 
     word: PrecisionType
     device_type: str
@@ -25,6 +33,16 @@ class Precision:
     """False: full precision after all."""
     cache_enabled: bool | None = None
     """For autocast: keep the copies of weights in low precision."""
+
+    def __post_init__(self) -> None:
+        kind = kind_of(self.device_type)
+        if self.mixed and self.dtype not in kind.autocasts():
+            has = ", ".join(_WORDS[one] for one in kind.autocasts() if one in _WORDS)
+            instead = f"use one of: no, {has}" if has else 'use mixed_precision="no"'
+            raise DeviceError(
+                f'mixed_precision="{self.word}" needs autocast in {self.dtype}, which {self.device_type} does not '
+                f"have: {instead}, or stay on the CPU with cpu=True."
+            )
 
     @property
     def mixed(self) -> bool:
