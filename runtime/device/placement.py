@@ -79,8 +79,14 @@ def move_module(module: nn.Module, device: torch.device) -> None:
     Move a module, whose parameters stay the objects they are: an optimizer that was made before steps them.
 
     Raises:
-        DeviceError: somebody else holds on to what a parameter is made of.
+        DeviceError: it has no weights yet, or somebody else holds on to what a parameter is made of.
     """
+    empty = next((name for name, one in module.named_parameters() if one.is_meta), None)
+    if empty is not None and device.type != "meta":
+        raise DeviceError(
+            f"the weights of the {type(module).__name__} ({empty}, for one) are on the meta device and hold no data: "
+            'load them before prepare, for instance with load_checkpoint_in_model(model, path, device_map={"": "cpu"}).'
+        )
     if kind_of(device).keeps_parameters:
         module.to(device)
         return
