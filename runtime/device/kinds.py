@@ -226,6 +226,10 @@ class DeviceKind:
         """Its matrix units take fp8; otherwise that is emulated."""
         return False
 
+    def let_round(self, on: bool) -> None:
+        """Products of matrices in fp32 may be rounded (TF32), or must not."""
+        torch.set_float32_matmul_precision("high" if on else "highest")
+
     # ---------------------------------------------------------------- in words
 
     def about(self) -> str:
@@ -296,6 +300,10 @@ class _Cuda(DeviceKind):
     def autocasts(self) -> Sequence[torch.dtype]:
         found = super().autocasts()
         return found if torch.cuda.is_bf16_supported() else tuple(one for one in found if one is not torch.bfloat16)
+
+    def let_round(self, on: bool) -> None:
+        super().let_round(on)
+        torch.backends.cudnn.allow_tf32 = on
 
     def multiplies_fp8(self) -> bool:
         if not torch.cuda.is_available():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchlift.runtime import Accelerator, init_empty_weights
-from torchlift.runtime.device.precision import Precision
+from torchlift.runtime.device.precision import Precision, let_round
 from torchlift.runtime.errors import DeviceError
 from torchlift.runtime.types import PrecisionType
 
@@ -34,3 +34,27 @@ def test_a_model_without_data_is_named(monkeypatch):
     words = r"the weights of the Sequential \(0\.weight, for one\) are on the meta device and hold no data: load them"
     with pytest.raises(DeviceError, match=words):
         Accelerator().prepare(model)
+
+
+@pytest.fixture
+def as_torch_does():
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
+
+
+def test_tf32_is_set_where_a_device_has_it(as_torch_does, caplog):
+    let_round(torch.device("cuda", 0), True)
+    assert torch.get_float32_matmul_precision() == "high" and torch.backends.cudnn.allow_tf32
+    let_round(torch.device("cuda", 0), False)
+    assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cudnn.allow_tf32
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("on", ["1", "0"])
+def test_tf32_on_the_cpu_changes_nothing_and_is_said(monkeypatch, caplog, on):
+    monkeypatch.setenv("TORCHLIFT_CPU", "1")
+    monkeypatch.setenv("TORCHLIFT_TF32", on)
+    Accelerator()
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert ("TF32 is asked for, and cpu has none" in caplog.text) is (on == "1")
