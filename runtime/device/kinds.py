@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -260,6 +260,9 @@ class _Cpu(DeviceKind):
     def count(self) -> int:
         return 0
 
+    def select(self, device: torch.device) -> None:
+        return
+
     def begun(self) -> bool:
         return False
 
@@ -391,14 +394,15 @@ _KINDS: dict[str, type[DeviceKind]] = {
 }
 
 
+_made: dict[str, DeviceKind] = {}
+
+
 def kind_of(device: torch.device | str) -> DeviceKind:
     """The kind that a device, or a type of devices, is of."""
-    return _named(device if isinstance(device, str) else device.type)
-
-
-@cache
-def _named(name: str) -> DeviceKind:
-    return _KINDS.get(name, DeviceKind)(name)
+    name = device if isinstance(device, str) else device.type
+    if name not in _made:
+        _made[name] = _KINDS.get(name, DeviceKind)(name)
+    return _made[name]
 
 
 def accelerators() -> list[str]:

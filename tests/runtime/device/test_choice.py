@@ -58,9 +58,9 @@ def test_each_exception_is_one(name):
 
 @HAS_ONE
 @pytest.mark.parametrize("cpu", [True, False])
-@pytest.mark.parametrize("asked", [None, "cpu", "cpu:0"])
+@pytest.mark.parametrize("asked", [None, "cpu", "cpu:0", "cpu:64"])
 def test_without_an_accelerator_it_is_the_cpu(cpu, asked):
-    assert choose_device(1, cpu, asked) == torch.device("cpu")
+    assert choose_device(1, cpu, asked) == torch.device(asked or "cpu")
 
 
 @HAS_ONE
