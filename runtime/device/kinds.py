@@ -184,12 +184,16 @@ class DeviceKind:
 
     # ---------------------------------------------------------------- random numbers
 
-    def random_states(self) -> list[torch.Tensor]:
-        """The states of the generators of all its devices, in order; none where it has no generators."""
-        every, one = self._has("get_rng_state_all"), self._has("get_rng_state")
+    def random_states(self, device: torch.device) -> list[torch.Tensor]:
+        """
+        The states of the generators of all its devices, in order, or that of one where it does not give all; none
+        where it has no generators.
+        """
+        every = self._has("get_rng_state_all")
         if every is not None:
             return list(every())
-        return [] if one is None else [one()]
+        one = self.random_state(device)
+        return [] if one is None else [one]
 
     def random_state(self, device: torch.device) -> torch.Tensor | None:
         """The state of the generator of one device; None where there is none."""
@@ -278,7 +282,7 @@ class _Cpu(DeviceKind):
     def memory(self, device: torch.device) -> tuple[int, int] | None:
         return None
 
-    def random_states(self) -> list[torch.Tensor]:
+    def random_states(self, device: torch.device) -> list[torch.Tensor]:
         """None of its own: they are torch's, and saved as such."""
         return []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from torchlift.runtime import Accelerator
 from torchlift.runtime.device.choice import choose_device
 from torchlift.runtime.device.kinds import DeviceKind, accelerators, current, kind_of
 from torchlift.runtime.errors import DeviceError, MixedUseError, UnknownWordError
@@ -80,6 +81,14 @@ def test_a_device_that_is_not_here(asked, error, words):
         choose_device(0, False, asked)
 
 
+def test_the_environment_is_read_by_the_accelerator(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "gpu")
+    with pytest.raises(UnknownWordError, match="ACCELERATE_TORCH_DEVICE"):
+        Accelerator()
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "CPU:0")
+    assert Accelerator().device == torch.device("cpu", 0)
+
+
 class Three:
     """Stands in for `torch.accelerator` with three devices of a type."""
 
@@ -145,4 +154,4 @@ def test_a_kind_that_nobody_has_described_has_the_answers_of_torch():
 @HAS_ONE
 def test_a_machine_without_an_accelerator():
     assert current().is_cpu and current().about() == "none" and not current().begun() and not current().pins()
-    assert current().random_states() == [] and current().autocasts() == (torch.bfloat16, torch.float16)
+    assert current().random_states(torch.device("cpu")) == [] and current().autocasts() == (torch.bfloat16, torch.float16)

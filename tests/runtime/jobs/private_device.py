@@ -70,6 +70,15 @@ class Functions(backend_registration._DummyBackendModule):
     def get_amp_supported_dtype(self):
         return [torch.bfloat16]
 
+    drawn = torch.zeros(1, dtype=torch.uint8)
+    """The state of a generator that draws nothing."""
+
+    def get_rng_state(self, device):
+        return self.drawn.clone()
+
+    def set_rng_state(self, state, device):
+        self.drawn.copy_(state)
+
 
 def register():
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=Functions())
@@ -165,13 +174,16 @@ def main(folder):
     accelerator.save({"optimizer": optimizer.state_dict()}, folder / "optimizer.pt")
     accelerator.save_model(net, folder / "model")
     accelerator.save_model(net, folder / "pickled", safe_serialization=False)
+    Functions.drawn.fill_(7)
     accelerator.save_state(folder / "state")
+    Functions.drawn.fill_(8)
     before = copy.deepcopy(optimizer.state_dict())
     with torch.no_grad():
         for one in net.parameters():
             one.zero_()
     accelerator.load_state(folder / "state")
     assert all(torch.equal(one.cpu(), weights[name]) for name, one in net.state_dict().items())
+    assert Functions.drawn.item() == 7
     moment = optimizer.state_dict()["state"][0]["exp_avg"]
     assert moment.device.type == NAME and torch.equal(moment.cpu(), before["state"][0]["exp_avg"].cpu())
     accelerator.free_memory()
