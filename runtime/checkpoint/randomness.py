@@ -19,7 +19,7 @@ def random_states(device: torch.device) -> dict[str, Any]:
     if numpy is not None:
         name, keys, *rest = numpy.random.get_state()
         states["numpy_random_seed"] = (name, torch.from_numpy(keys.astype("int64")), *rest)
-    of_devices = kind_of(device).random_states(device)
+    of_devices = kind_of(device).random_states()
     if of_devices:
         states[_key(device)] = of_devices
     return states

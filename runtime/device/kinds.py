@@ -184,15 +184,15 @@ class DeviceKind:
 
     # ---------------------------------------------------------------- random numbers
 
-    def random_states(self, device: torch.device) -> list[torch.Tensor]:
+    def random_states(self) -> list[torch.Tensor]:
         """
-        The states of the generators of all its devices, in order, or that of one where it does not give all; none
-        where it has no generators.
+        The states of the generators of all its devices, in order, or of the current one where it does not give all;
+        none where it has no generators.
         """
         every = self._has("get_rng_state_all")
         if every is not None:
             return list(every())
-        one = self.random_state(device)
+        one = self.random_state(torch.device(self.name, torch.accelerator.current_device_index()))
         return [] if one is None else [one]
 
     def random_state(self, device: torch.device) -> torch.Tensor | None:
@@ -282,7 +282,7 @@ class _Cpu(DeviceKind):
     def memory(self, device: torch.device) -> tuple[int, int] | None:
         return None
 
-    def random_states(self, device: torch.device) -> list[torch.Tensor]:
+    def random_states(self) -> list[torch.Tensor]:
         """None of its own: they are torch's, and saved as such."""
         return []
 

@@ -154,4 +154,4 @@ def test_a_kind_that_nobody_has_described_has_the_answers_of_torch():
 @HAS_ONE
 def test_a_machine_without_an_accelerator():
     assert current().is_cpu and current().about() == "none" and not current().begun() and not current().pins()
-    assert current().random_states(torch.device("cpu")) == [] and current().autocasts() == (torch.bfloat16, torch.float16)
+    assert current().random_states() == [] and current().autocasts() == (torch.bfloat16, torch.float16)
