@@ -36,6 +36,10 @@ class TopologyError(TorchliftError):
     """The environment does not say clearly which process this is among how many."""
 
 
+class DeviceError(TorchliftError, ValueError):
+    """There is no such device here, or it cannot do what is asked of it."""
+
+
 class MixedUseError(TorchliftError, ValueError):
     """Two settings contradict each other."""
 

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from .accelerator.facade import Accelerator
+from .device.placement import type_on
 from .process.rng import set_seed
 
 _ROWS, _BATCH, _EPOCHS = 23, 4, 2
@@ -62,8 +63,8 @@ def main() -> None:
     ranks = accelerator.gather(torch.tensor([accelerator.process_index], device=accelerator.device)).tolist()
     if ranks != list(range(accelerator.num_processes)):
         raise AssertionError(f"gather gave the ranks {ranks}")
-    if accelerator.device.type == "mps":
-        accelerator.print("torchlift: MPS has no double precision; training was not compared.")
+    if type_on(accelerator.device, torch.float64) is not torch.float64:
+        accelerator.print(f"torchlift: {accelerator.device.type} has no double precision; training was not compared.")
         return
     net, seen = _train(accelerator)
     if seen != _EPOCHS * _ROWS:

@@ -114,8 +114,8 @@ LAYERS = {
     "runtime": """
         types errors classes available
         torch_internals torch_sharding
-        config
         device
+        config
         process
         collectives
         strategies gradients launch tracking monitoring memory_plan

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
+from ..device.placement import for_files
 from ..errors import CheckpointError, CheckpointPathError
 from ..gradients.optimizer import Gate, update_scale
 from ..strategies.unwrap import unwrap
@@ -68,7 +69,7 @@ def write_model(state: Mapping[str, Any], folder: Path, index: int, safe: bool) 
 
 def write(state: Any, path: Path, what: str) -> None:
     """`torch.save`, and make sure that it can be loaded again."""
-    torch.save(state, path)
+    torch.save(for_files(state), path)
     check_readable(path, what)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..device.kinds import kind_of
 from ..process.rng import part_noise
 
 
@@ -18,10 +19,9 @@ def random_states(device: torch.device) -> dict[str, Any]:
     if numpy is not None:
         name, keys, *rest = numpy.random.get_state()
         states["numpy_random_seed"] = (name, torch.from_numpy(keys.astype("int64")), *rest)
-    if device.type != "cpu":
-        module = torch.get_device_module(device)
-        every = getattr(module, "get_rng_state_all", None)
-        states[_key(device)] = every() if every is not None else [module.get_rng_state()]
+    of_devices = kind_of(device).random_states()
+    if of_devices:
+        states[_key(device)] = of_devices
     return states
 
 
@@ -47,8 +47,7 @@ def restore_random_states(states: dict[str, Any], device: torch.device, noise: i
         part_noise(noise)
     elif _key(device) in states:
         of_devices = states[_key(device)]
-        module = torch.get_device_module(device)
-        module.set_rng_state(of_devices[min(device.index or 0, len(of_devices) - 1)].cpu())
+        kind_of(device).set_random_state(of_devices[min(device.index or 0, len(of_devices) - 1)], device)
 
 
 def _key(device: torch.device) -> str:

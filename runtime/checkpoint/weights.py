@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..config.project import PathLike
+from ..device.kinds import current
 from ..errors import CheckpointError, CheckpointPathError, NotAvailableYet
 from .reading import read
 from .shards import PICKLED, SAFE
@@ -150,8 +151,7 @@ def _device(place: int | str | torch.device) -> torch.device:
     if place in _NO_MEMORY:
         raise NotAvailableYet(f'a device_map with "{place}"', "Name a device that holds the weights.")
     if isinstance(place, int):
-        kind = torch.accelerator.current_accelerator()
-        return torch.device("cpu" if kind is None else kind.type, place)
+        return torch.device(current().name, place)
     return torch.device(place)
 
 

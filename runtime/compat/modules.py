@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..device.kinds import current
+from ..types import DistributedType
+
 _STEP = 1024.0
 
 
@@ -104,6 +107,6 @@ def has_offloaded_params(module: nn.Module) -> bool:
 
 def get_current_device_type() -> tuple[str, str]:
     """The accelerator of this machine ("cpu" without one), and how it is called in `DistributedType`."""
-    kind = torch.accelerator.current_accelerator()
-    word = "cpu" if kind is None or not torch.accelerator.is_available() else kind.type
-    return word, {"cpu": "MULTI_CPU", "cuda": "MULTI_GPU"}.get(word, f"MULTI_{word.upper()}")
+    kind = current()
+    known = kind.word is not DistributedType.MULTI_ACCELERATOR
+    return kind.name, str(kind.word) if known else f"MULTI_{kind.name.upper()}"

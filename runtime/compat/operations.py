@@ -12,6 +12,7 @@ from ..collectives import gather as gathering
 from ..collectives.objects import broadcast_objects, gather_objects
 from ..collectives.reduce import reduce as reduce_tree
 from ..collectives.world import World
+from ..device.kinds import kind_of
 from ..errors import UnknownWordError
 from ..process.state import PartialState
 from ..types import RNGType, Tree
@@ -83,7 +84,7 @@ def synchronize_rng_state(rng_type: str | None = None, generator: torch.Generato
     Continue with the random numbers of process 0.
 
     Args:
-        rng_type: "torch", "cuda" (or another accelerator), or "generator" for the one that is given.
+        rng_type: "torch", the type of an accelerator, or "generator" for the one that is given.
         generator: a generator of torch.
 
     Raises:
@@ -114,7 +115,7 @@ def _state(word: str, generator: torch.Generator | None, device: torch.device) -
         return torch.get_rng_state()
     if word == RNGType.GENERATOR and generator is not None:
         return generator.get_state()
-    return torch.get_device_module(device).get_rng_state() if device.type == word else None
+    return kind_of(device).random_state(device) if device.type == word else None
 
 
 def _set_state(word: str, state: Any, generator: torch.Generator | None, device: torch.device) -> None:
@@ -123,4 +124,4 @@ def _set_state(word: str, state: Any, generator: torch.Generator | None, device:
     elif word == RNGType.GENERATOR and generator is not None:
         generator.set_state(state)
     elif state is not None:
-        torch.get_device_module(device).set_rng_state(state)
+        kind_of(device).set_random_state(state, device)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import version
 from operator import eq, ge, gt, le, lt, ne
+from typing import Any
 
 import torch
 
-from ..available import is_available
+from ..available import is_available, need
+from ..device.kinds import GPU, current, kind_of
 
 Question = Callable[[], bool]
 _OPERATORS = {"<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
@@ -26,8 +28,7 @@ def _any_of(*packages: str) -> Question:
 def _device(kind: str) -> Question:
     def question() -> bool:
         """Such a device can be used."""
-        module = getattr(torch, kind, None) or getattr(torch.backends, kind, None)
-        return module is not None and bool(module.is_available())
+        return kind_of(kind).present()
 
     return question
 
@@ -88,9 +89,20 @@ def is_torch_xla_available(check_is_tpu: bool = False, check_is_gpu: bool = Fals
     return is_available("torch_xla") and not check_is_tpu and not check_is_gpu
 
 
+def torchao_required(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: a call without torchao is a MissingPackageError, which is an ImportError."""
+
+    @wraps(func)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        need("torchao", func.__name__, "fp8")
+        return func(*args, **kwargs)
+
+    return checked
+
+
 def is_rocm_available() -> bool:
     """The GPUs are AMD's."""
-    return torch.version.hip is not None and torch.cuda.is_available()
+    return torch.version.hip is not None and is_cuda_available()
 
 
 def is_torch_distributed_available() -> bool:
@@ -120,17 +132,17 @@ def is_transformer_engine_mxfp8_available() -> bool:
 
 def check_cuda_fp8_capability() -> bool:
     """The GPU computes in fp8."""
-    return torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
+    return kind_of(GPU).multiplies_fp8()
 
 
 def is_mps_available(min_version: str = "1.12") -> bool:
     """The GPU of a Mac can be used."""
-    return is_torch_version(">=", min_version) and torch.backends.mps.is_available()
+    return is_torch_version(">=", min_version) and kind_of("mps").present()
 
 
 def is_bf16_available(ignore_tpu: bool = False) -> bool:
     """The accelerator computes in bf16; a CPU does so always."""
-    return not torch.cuda.is_available() or torch.cuda.is_bf16_supported()
+    return torch.bfloat16 in current().autocasts()
 
 
 def is_fp16_available() -> bool:

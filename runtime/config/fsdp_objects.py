@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..device.kinds import current
 from ..errors import ConfigError, NotAvailableYet, UnknownWordError, WrongKindError
 from .fsdp_words import FSDP2_STATE_DICT_TYPE, FSDP_STATE_DICT_TYPE, switch, word_of
 
@@ -34,7 +35,7 @@ def offload(asked: Any) -> OffloadPolicy:
         )
     if not switch("cpu_offload", asked):
         return OffloadPolicy()
-    return CPUOffloadPolicy(pin_memory=torch.accelerator.is_available())  # pinning needs a device to pin for
+    return CPUOffloadPolicy(pin_memory=current().pins())  # pinning needs a device to pin for
 
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "no": torch.float32}

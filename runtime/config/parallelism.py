@@ -218,7 +218,7 @@ class ParallelismConfig:
         The mesh of torch, with the joint axes `dp`, `dp_shard_cp` and `dp_cp`.
 
         Args:
-            device_type: where the processes compute: "cpu", "cuda", ...
+            device_type: where the processes compute: "cpu", or the type of `accelerator.device`.
 
         Returns:
             A DeviceMesh; None for one process.
@@ -248,7 +248,7 @@ class ParallelismConfig:
         """
         if self.device_mesh is None:
             if device_type is None:
-                raise MixedUseError('there is no mesh yet: call get_device_mesh(device_type="cpu") or with "cuda".')
+                raise MixedUseError("there is no mesh yet: call get_device_mesh(accelerator.device.type).")
             self.device_mesh = self.build_device_mesh(device_type)
         elif device_type not in (None, self.device_mesh.device_type):
             raise MixedUseError(

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from ..device.kinds import kind_of
 from .dispatch import Dispatched
 from .iterable import Tagged, cut_rows, rows_of
 from .order import LentState
@@ -212,8 +213,8 @@ def _can_send_ahead(loader: Any, options: Any) -> bool:
     To fetch one batch more changes nothing: workers read it, and so no random numbers are drawn here in between; and
     nothing of the script's is between this iterator and its loop.
     """
-    on_cuda = options.device is not None and options.device.type == "cuda"
-    if not on_cuda or not loader.num_workers or (options.dispatch and not options.world.alone):
+    beside = options.device is not None and kind_of(options.device).copies_beside
+    if not beside or not loader.num_workers or (options.dispatch and not options.world.alone):
         return False
     plain: bool = loader._torchlift_class.__iter__ is DataLoader.__iter__
     return plain

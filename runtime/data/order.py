@@ -23,6 +23,7 @@ from torch.utils.data import (
 
 from ..collectives.gather import broadcast_tensors
 from ..collectives.world import World
+from ..device.kinds import kind_of
 from ..types import RNGType
 
 _NO_DRAWS = (SequentialSampler, DistributedSampler)
@@ -78,10 +79,10 @@ def make_equal(world: World, types: Iterable[RNGType], generators: list[torch.Ge
     mine = [one.get_state() for one in chosen]
     if RNGType.TORCH in wanted:
         mine.append(torch.get_rng_state())
-    device = world.device.type
-    of_device = device in wanted and device != "cpu"
-    if of_device:
-        mine.append(torch.get_device_module(device).get_rng_state())
+    device = world.device
+    of_device = kind_of(device).random_state(device) if device.type in wanted else None
+    if of_device is not None:
+        mine.append(of_device)
     if not mine:
         return
     states = iter([state.clone() for state in broadcast_tensors(world, mine)])
@@ -89,8 +90,8 @@ def make_equal(world: World, types: Iterable[RNGType], generators: list[torch.Ge
         one.set_state(next(states))
     if RNGType.TORCH in wanted:
         torch.set_rng_state(next(states))
-    if of_device:
-        torch.get_device_module(device).set_rng_state(next(states))
+    if of_device is not None:
+        kind_of(device).set_random_state(next(states), device)
 
 
 def draws(sampler: object) -> tuple[bool, bool]:

@@ -1,4 +1,4 @@
-"""Batches on their way to the device: on CUDA they are copied while the device still computes on the ones before."""
+"""Batches on their way to the device: on a GPU they are copied while it still computes on the ones before."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from typing import Any
 
 import torch
 
+from ..device.kinds import kind_of
 from ..device.placement import map_tree, send_to_device, tensors_in
 
 
 class Beside:
     """
-    A stream of a CUDA device for copies only. There is one a device: memory that was copied to is used again.
+    A stream of a device for copies only. There is one a device: memory that was copied to is used again.
 
     A copy on the stream that computes would wait for all that was asked of it before, and a blocking one would make the
     script wait as well. Here it waits for nothing, and what computes waits for the copy.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, copies: torch.Stream) -> None:
         self._device = device
-        self._copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._kind = kind_of(device)
+        self._copies = copies
 
     def send(self, batch: Any, non_blocking: bool) -> Callable[[], Any]:
         """Begin to copy. What is returned gives the batch, for what is asked of the current stream from then on."""
-        with torch.cuda.stream(self._copies):
+        with self._kind.on(self._copies):
             moved = send_to_device(batch, self._device, non_blocking)
         copied = self._copies.record_event()
 
         def arrived() -> Any:
-            current = torch.cuda.current_stream(self._device)
+            current = self._kind.current_stream(self._device)
             current.wait_event(copied)
             for tensor in tensors_in(moved):
                 tensor.record_stream(current)  # its memory is not given away before the current stream has used it
@@ -42,20 +44,16 @@ class Beside:
 @lru_cache
 def beside(device: torch.device) -> Beside | None:
     """Where batches are copied beside the computing; None on devices that have no such thing."""
-    if device.type != "cuda":
-        return None
-    try:
-        return Beside(device)
-    except (RuntimeError, AssertionError):  # there is none: verify pretends one
-        return None
+    copies = kind_of(device).stream(device)
+    return None if copies is None else Beside(device, copies)
 
 
 def sent(batch: Any, device: torch.device, non_blocking: bool) -> Callable[[], Any]:
     """
     A batch on its way to the device; what is returned gives it there.
 
-    The copy has begun on CUDA, where it disturbs nothing. Elsewhere, and for a batch that is not known well enough, it
-    is made when it is asked for.
+    The copy has begun where a stream for copies lets it disturb nothing. Elsewhere, and for a batch that is not known
+    well enough, it is made when it is asked for.
     """
     copies = beside(device)
     if copies is None or not _known(batch):

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from .kinds import current
+
 _SIGNS = (
     " out of memory.",
     "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.",
@@ -22,10 +24,7 @@ def clear_device_cache(garbage_collection: bool = False) -> None:
     """Give memory that the accelerator's allocator holds, but nobody uses, back to the device."""
     if garbage_collection:
         gc.collect()
-    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    empty = getattr(torch.get_device_module(kind), "empty_cache", None) if kind is not None else None
-    if empty is not None:
-        empty()
+    current().empty_cache()
 
 
 def release_memory(*objects: Any) -> list[None]:

@@ -49,10 +49,8 @@ def _torch() -> Iterator[str]:
         import torch
     except ModuleNotFoundError:
         return
-    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    count = torch.accelerator.device_count() if kind is not None else 0
-    yield "- Accelerator: " + ("none" if kind is None else f"{count} x {kind.type}")
-    if torch.cuda.is_available():
-        yield f"- GPU: {torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    from ..device.kinds import current
+
+    yield f"- Accelerator: {current().about()}"
     found = [name for name in ("gloo", "nccl", "mpi", "ucc") if torch.distributed.is_backend_available(name)]
     yield "- Back ends: " + ", ".join(found)

@@ -101,9 +101,9 @@ def basic(path: Path, mixed_precision: str) -> Iterator[str]:
     if path.exists():
         yield f"{path} already exists and was not changed. Run `torchlift config` to change it."
         return
-    import torch
+    from ..device.kinds import current
 
-    count = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    count = current().count()
     config = ClusterConfig(num_processes=max(1, count), mixed_precision=mixed_precision, use_cpu=count == 0)
     write_config(config, path)
     yield f"written to {path}"
@@ -114,7 +114,7 @@ def write_basic_config(mixed_precision: str = "no", save_location: str | os.Path
     Write a file for this machine without questions, from a script or a notebook.
 
     Args:
-        mixed_precision: "no", "bf16" or "fp16".
+        mixed_precision: "no", "bf16", "fp16", "fp8" or "int8".
         save_location: the file; the place that `torchlift launch` reads when None.
 
     Returns:

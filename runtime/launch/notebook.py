@@ -56,7 +56,7 @@ def notebook_launcher(
         function: the training function.
         args: its arguments.
         num_processes: on this machine; the number of accelerators when None.
-        mixed_precision: "no", "bf16" or "fp16", for accelerators that are told nothing else.
+        mixed_precision: "no", "bf16", "fp16", "fp8" or "int8", for accelerators that are told nothing else.
         use_port: where the processes meet; 0 takes a free port.
         master_addr: where machine 0 is reached.
         node_rank: the number of this machine.
@@ -164,9 +164,9 @@ def _count(asked: int | None) -> int:
         if asked < 1:
             raise LaunchError(f"num_processes is {asked}; it must be 1 or more.")
         return asked
-    import torch
+    from ..device.kinds import current
 
-    count = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    count = current().count()
     if not count:
         raise LaunchError(
             "there is no accelerator here, so the number of processes is not known: notebook_launcher(..., "
@@ -176,8 +176,7 @@ def _count(asked: int | None) -> int:
 
 
 def _nothing_begun() -> None:
-    import torch
-
+    from ..device.kinds import current
     from ..process.state import PartialState
 
     if PartialState.made_in == os.getpid():
@@ -186,9 +185,7 @@ def _nothing_begun() -> None:
             "here: it should only be created inside your training function. Restart the notebook, and make sure that "
             "no cell creates one."
         )
-    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    begun = getattr(torch.get_device_module(kind), "is_initialized", None) if kind is not None else None
-    if begun is not None and begun():
+    if current().begun():
         raise LaunchError(
             "this process already uses a device, so processes started from here could not use it. Restart the "
             "notebook, and use devices only inside your training function."

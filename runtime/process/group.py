@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from ..device.kinds import kind_of
 from ..errors import TopologyError, TorchliftError
 from ..torch_internals import default_store
 from . import watched_calls
@@ -72,7 +73,8 @@ def start(
         init_method: where the processes meet, as torch writes it; what the environment says when None.
 
     Raises:
-        TopologyError: this build of torch cannot connect processes, or not in this way.
+        TopologyError: this build of torch cannot connect processes.
+        DeviceError: it cannot connect those of such devices.
     """
     if not topology.distributed:
         return
@@ -92,18 +94,7 @@ def start(
 
 def _backend(device: torch.device, wanted: str | None) -> str:
     """Gloo for CPU tensors, and what the device needs for its own."""
-    if wanted and wanted not in ("nccl", "gloo"):
-        return wanted
-    if device.type == "cpu":
-        return "gloo"
-    own = dist.get_default_backend_for_device(device)
-    names = [name for name in str(own).split(",") if ":" not in name]
-    if not all(dist.is_backend_available(name) for name in names):
-        raise TopologyError(
-            f"tensors on {device.type} need the backend {own}, which this build of torch does not have. Install a "
-            "build that has it, or stay on the CPU: Accelerator(cpu=True)."
-        )
-    return f"cpu:gloo,{device.type}:{own}"
+    return wanted if wanted and wanted not in ("nccl", "gloo") else kind_of(device).backend()
 
 
 def _join(topology: Topology, backend: str, timeout: timedelta | None, init_method: str | None) -> None:

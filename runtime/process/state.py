@@ -13,6 +13,7 @@ import torch
 
 from ..config.environment import read_environment
 from ..device.choice import choose_device, distributed_type
+from ..device.kinds import kind_of
 from ..errors import MixedUseError, newer
 from ..types import Decorated, DistributedType
 from . import group
@@ -67,7 +68,7 @@ class PartialState:
     ) -> None:
         self.__dict__ = PartialState._shared_state
         if self.initialized and PartialState.made_in == os.getpid():
-            if cpu and self.device.type != "cpu":
+            if cpu and not kind_of(self.device).is_cpu:
                 raise MixedUseError(
                     f"cpu=True, but this process already computes on {self.device}. Pass cpu=True where the first "
                     "Accelerator or PartialState is created."
@@ -78,8 +79,8 @@ class PartialState:
         environment = read_environment()
         helper = imported_by_worker()
         place = ALONE if helper else topology(environment)
-        own = choose_device(place.local_rank, cpu or environment.cpu or helper)
-        device = own if environment.device is None else torch.device(environment.device)
+        wanted = None if helper else environment.device
+        device = choose_device(place.local_rank, cpu or environment.cpu or helper, wanted)
         group.start(place, device, timeout, backend, init_method)
         self.__dict__.update(
             topology=place,
@@ -99,8 +100,7 @@ class PartialState:
 
     def set_device(self) -> None:
         """Make the device of this process torch's current one, again. It is chosen once, and stays."""
-        if self.device.type != "cpu":
-            torch.accelerator.set_device_index(self.device)
+        kind_of(self.device).select(self.device)
 
     def __getattr__(self, name: str) -> Any:
         known = {*PartialState.__annotations__} - {"_shared_state", "made_in"}

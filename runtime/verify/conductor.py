@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-import torch._dynamo  # the first step of every optimizer imports it
-
+from ..device.kinds import current
 from ..process.system import get_free_port
 from . import by_hand
 from .child import Task
@@ -367,8 +365,7 @@ def _accelerators() -> int:
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        count = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
-        os.write(write, str(count).encode())
+        os.write(write, str(current().count()).encode())
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as stream:

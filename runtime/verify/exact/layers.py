@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ...device.kinds import current
 from ..hooks.recorder import Recorder
 
 _DROPOUTS = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"
@@ -110,5 +111,5 @@ def determinism(recorder: Recorder) -> None:
 
     torch.compile = not_compiled
     torch._dynamo.config.disable = True
-    if torch.accelerator.is_available():
+    if not current().is_cpu:
         torch.use_deterministic_algorithms(True, warn_only=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -20,6 +18,8 @@ from torchlift.runtime.device.placement import send_to_device, type_on
 class Copies:
     """The stream that copies."""
 
+    device = torch.device("cuda", 0)
+
     def __init__(self):
         self.events = 0
 
@@ -33,19 +33,16 @@ class Recorded:
 
     def __init__(self, monkeypatch):
         self.asked = []
-        monkeypatch.setattr(torch.cuda, "Stream", lambda _: Copies())
-        monkeypatch.setattr(torch.cuda, "stream", self.stream)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: self)
+        self.device = CUDA
+        monkeypatch.setattr(torch, "Stream", lambda _: Copies())
+        monkeypatch.setattr(torch.accelerator, "set_stream", self.set_stream)
+        monkeypatch.setattr(torch.accelerator, "current_stream", lambda _: self)
         monkeypatch.setattr(torch.Tensor, "record_stream", lambda one, _: self.asked.append(("keep", int(one.sum()))))
         monkeypatch.setattr(transfer, "send_to_device", self.send)
         transfer.beside.cache_clear()
 
-    @contextmanager
-    def stream(self, which):
-        assert isinstance(which, Copies)
-        self.asked.append("copies")
-        yield
-        self.asked.append("back")
+    def set_stream(self, which):
+        self.asked.append("copies" if isinstance(which, Copies) else "back")
 
     def wait_event(self, which):
         self.asked.append(f"wait for {which}")
@@ -93,7 +90,7 @@ class Tokens(dict):
         (torch.ones(1), torch.device("cpu")),
         (torch.ones(1), torch.device("mps")),
     ],
-    ids=["opaque", "moves itself", "on a device already", "sparse", "the CPU", "no CUDA"],
+    ids=["opaque", "moves itself", "on a device already", "sparse", "the CPU", "no such streams"],
 )
 def test_what_is_not_known_is_copied_where_the_script_computes(recorded, batch, device):
     assert transfer.sent(batch, device, False)() is batch
@@ -104,7 +101,7 @@ def test_a_device_that_is_only_pretended_has_no_streams(recorded, monkeypatch):
     def none(_):
         raise RuntimeError("No CUDA GPUs are available")
 
-    monkeypatch.setattr(torch.cuda, "Stream", none)
+    monkeypatch.setattr(torch, "Stream", none)
     transfer.sent(torch.ones(1), CUDA, False)()
     assert recorded.asked == ["copy"]
 
