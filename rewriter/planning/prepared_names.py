@@ -13,7 +13,7 @@ from ..analysis.dataflow.fixed_attributes import fixed_attribute
 from ..analysis.dataflow.loader_wrappers import wraps
 from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.syntax.definitions import is_target, unshadowed
-from ..analysis.syntax.nodes import parameters
+from ..analysis.syntax.nodes import dotted, parameters
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
@@ -213,9 +213,35 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
         candidates.append(attribute)
     candidates.sort(key=lambda held: not _wraps(state, unit, held))
     plain = [c for c in candidates if "." not in c.name]
-    if attribute is not None and plain and _read_as(state, reach, training, origin) == {attribute.name}:
+    if (
+        attribute is not None
+        and plain
+        and _is_read_of_object(state, reach, training, unit, plain[0], scope.lookup(plain[0].name), attribute)
+    ):
         return attribute
     return plain[0] if plain else (candidates[0] if candidates else None)
+
+
+def _is_read_of_object(
+    state: State,
+    reach: Reach,
+    training: Training,
+    unit: Unit,
+    plain: Held,
+    binding: Binding | None,
+    attribute: Held,
+) -> bool:
+    """Whether the training reads a thing from the object that keeps it, and nothing uses the variable beside, or hands
+    it on: what others call the thing, they do not get from here."""
+    if _read_as(state, reach, training, plain.origin) == {attribute.name}:
+        return True
+    uses = _uses(state, reach, training, plain.origin)
+    of_object = [n for n in uses if isinstance(n, cst.Attribute) and dotted(n) == attribute.name]
+    reads = binding.reads if binding is not None else ()
+    handed = (unit.names.parents.get(read) for read in reads)
+    calls = [unit.names.parents.get(arg) for arg in handed if isinstance(arg, cst.Arg)]
+    on = any(isinstance(call, cst.Call) and reach.called(call) for call in calls)
+    return bool(of_object) and binding is not None and uses.keys().isdisjoint(reads) and not on
 
 
 def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> set[str]:

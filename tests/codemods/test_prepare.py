@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, Target
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import decode
@@ -713,3 +713,35 @@ def test_models_of_one_factory_are_both_prepared(moved: str, migrated: Callable[
     """Moved to a device, the second was forgotten, and the check of the output stopped the migration."""
     text = " ".join(migrated(TWO_OF_ONE.replace("MOVED", moved)).split())
     assert "guide, pupil, optimizer, loader = accelerator.prepare( guide, pupil, optimizer, loader )" in text
+
+
+SOLVER = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Solver:
+    def __init__(self, model, loader):
+        self.model = model
+        self.loader = loader
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(self):
+        for x, y in self.loader:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+model = torch.nn.Linear(8, 1)
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 1)), batch_size=8)
+Solver(model, loader).train()
+print(model(torch.ones(1, 8)))
+"""
+
+
+def test_what_an_object_trains_is_prepared_by_the_name_that_it_trains_it_by(result: Callable[..., FileResult]) -> None:
+    """A runtime that wraps models returns another object: the one that was kept before would train alone."""
+    after = (result(SOLVER, target=Target.ACCELERATE).after or b"").decode()
+    assert "self.model, self.optimizer = accelerator.prepare(" in after

@@ -13,6 +13,7 @@ from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, origins
+from ..layouts.loop_layouts import unmoved
 from ..syntax.definitions import seen_values
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
@@ -90,7 +91,8 @@ def _names(node: cst.CSTNode, base: cst.BaseExpression) -> bool:
 
 def _of_outputs(state: State, unit: Unit, change: TensorChange) -> bool:
     """Whether what a tensor is changed by is computed from the rows of a step, and no gradient flows through it."""
-    if not dotted(change.field) or not any(origins(state.values.get(v), Role.OUTPUT) for v in change.values):
+    given = [part for v in change.values for part in (v, unmoved(v))]
+    if not dotted(change.field) or not any(origins(state.values.get(part), Role.OUTPUT) for part in given):
         return False
     cut = (n for v in change.values for n in descendants(v) if isinstance(n, cst.Attribute))
     if isinstance(change.field, cst.Attribute) or any(n.attr.value in ("detach", "data") for n in cut):

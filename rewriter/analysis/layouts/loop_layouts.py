@@ -299,3 +299,10 @@ def _is_tensor(state: State, unit: Unit, loop: cst.For | cst.CompFor, batch: cst
         elif isinstance(around, (cst.Subscript, cst.Assign, cst.For, cst.CompFor)):
             return False
     return taken
+
+
+def unmoved(value: cst.BaseExpression) -> cst.BaseExpression:
+    """What a move is made of: ``x`` of ``x.to(device)``."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in MOVES:
+        value = value.func.value
+    return value

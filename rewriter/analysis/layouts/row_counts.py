@@ -22,7 +22,7 @@ from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import is_row_count
 from .engine.layout import Shard, inner
-from .loop_layouts import MOVES, LoopLayouts
+from .loop_layouts import LoopLayouts, unmoved
 
 
 def counted(
@@ -140,7 +140,7 @@ def _labels(
             continue
         if len(node.args) < 2 or method_name(node) == "backward":
             continue
-        *first, last = (_unmoved(arg.value) for arg in node.args)
+        *first, last = (unmoved(arg.value) for arg in node.args)
         labels = names.binding(last) if isinstance(last, cst.Name) else None
         if labels is None or labels is inputs or labels in outputs:
             continue
@@ -163,7 +163,7 @@ def _reshaped(unit: Unit, loop: cst.CSTNode, binding: Binding, seen: set[Binding
     for node in descendants(loop):
         if not isinstance(node, cst.Assign) or not any(binding in _set_by(unit, t.target) for t in node.targets):
             continue
-        value = _unmoved(node.value)
+        value = unmoved(node.value)
         for call in (part for part in descendants(value) if isinstance(part, cst.Call)):
             if questions.changes_shape(method_name(call)):
                 return True
@@ -190,7 +190,7 @@ def _renamed(unit: Unit, loop: cst.CSTNode, inputs: Binding) -> Iterator[Binding
     """The variables that are nothing but the inputs by another name: ``input_var = input.cuda()``."""
     for node in descendants(loop):
         if isinstance(node, cst.Assign) and len(node.targets) == 1:
-            value, target = _unmoved(node.value), node.targets[0].target
+            value, target = unmoved(node.value), node.targets[0].target
             if isinstance(value, cst.Name) and isinstance(target, cst.Name) and unit.names.binding(value) is inputs:
                 binding = unit.names.binding(target)
                 if binding is not None:
@@ -207,13 +207,6 @@ def _fed(unit: Unit, training: Training, value: cst.CSTNode | None) -> list[Bind
     """The variables that a forward call is given; none where it is given anything else."""
     if not isinstance(value, cst.Call) or value not in training.forwards:
         return []
-    given = [_unmoved(arg.value) for arg in value.args]
+    given = [unmoved(arg.value) for arg in value.args]
     bindings = [unit.names.binding(one) if isinstance(one, cst.Name) else None for one in given]
     return [b for b in bindings if b is not None] if None not in bindings else []
-
-
-def _unmoved(value: cst.BaseExpression) -> cst.BaseExpression:
-    """What a move is made of: ``x`` of ``x.to(device)``."""
-    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in MOVES:
-        value = value.func.value
-    return value

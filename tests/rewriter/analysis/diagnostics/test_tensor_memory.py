@@ -69,10 +69,11 @@ def test_what_is_no_memory_of_rows(change: str, loss: str, trained: Trained) -> 
     [
         ("mean = 0.9 * mean + 0.1 * out.detach().mean(0)", True),
         ("mean = 0.9 * mean + 0.1 * accelerator.gather(out.detach()).mean(0)", False),
+        ("mean[y.cpu()] = out.detach().cpu()", True),
         ("mean = out.detach().mean(0)", False),
         ("total = 0.9 * total + out.detach().sum()", False),
     ],
-    ids=["a mean that moves", "of all rows", "of this step", "never in a loss"],
+    ids=["a mean that moves", "of all rows", "rows on the CPU", "of this step", "never in a loss"],
 )
 def test_a_variable_that_is_there_before_the_loop(step: str, kept: bool, trained: Trained) -> None:
     loss = "out = model(x)\nloss = (torch.nn.functional.cross_entropy(out - mean, y))"
