@@ -133,7 +133,8 @@ class Calls(Expressions):
             found += [self._module(module, given) for module in modules]
         self._steps = spent
         assumed = Unclear("", record.node) if functions or not layer else None
-        return mapped(join_all(found), lambda one: _as_rows_of_model(one, fed, moved, assumed))
+        given_back = (mapped(one, lambda part: _as_rows_of_model(part, fed, moved, assumed)) for one in found)
+        return join_all(given_back) if found else _as_rows_of_model(NEUTRAL, fed, moved, assumed)
 
     def _is_layer(self, record: CallRecord) -> bool:
         """Whether what a call runs is of a class of torch's own."""
