@@ -307,7 +307,7 @@ def _pure(test: cst.BaseExpression) -> bool:
         if isinstance(test.func, cst.Name):
             return asked and test.func.value in ("len", "bool", "isinstance", "hasattr")
         name = test.func.attr.value if isinstance(test.func, cst.Attribute) else ""
-        return asked and name in ("is_available", "device_count", "is_built", "get")
+        return asked and name in ("is_available", "is_initialized", "device_count", "is_built", "get")
     if isinstance(test, cst.Subscript):
         parts = [element.slice for element in test.slice]
         return _pure(test.value) and all(isinstance(part, cst.Index) and _pure(part.value) for part in parts)

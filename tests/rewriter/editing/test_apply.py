@@ -117,6 +117,10 @@ class TestRemoval:
         text = Text("if pop():\n    a = 1\n")
         assert text.apply(remove(text.statement("a"))) == "if pop():\n    pass\n"
 
+    def test_a_question_whether_the_processes_are_connected_goes_with_what_it_guards(self) -> None:
+        text = Text("if not dist.is_initialized():\n    a = 1\nb = 2\n")
+        assert text.apply(remove(text.statement("a"))) == "b = 2\n"
+
     def test_an_emptied_branch_leaves_the_other_one(self) -> None:
         text = Text("if cuda:\n    a = 1\nelse:\n    b = 2\n")
         assert text.apply(remove(text.statement("a"))) == "if not cuda:\n    b = 2\n"
