@@ -217,8 +217,9 @@ def outcome(result: Result, errors: int, verb: str = "would change") -> str:
 
 def files_total(result: Result, errors: int, verb: str = "would change") -> str:
     """What is said of the files of a run, in numbers: the words are the same wherever it is said."""
-    blocked = sum(file.blocked for file in result.files)
-    counts = {"blocked": blocked, verb: len(result.changed), "not read": errors}
+    blocked, changed = [file for file in result.files if file.blocked], result.changed
+    partly = sum(file.changed for file in blocked)
+    counts = {"blocked": len(blocked), verb: len(changed) - partly, f"{verb} in part": partly, "not read": errors}
     facts = [f"{counted(count, 'file')} {what}" for what, count in counts.items() if count]
     return f"{', '.join(facts) or 'nothing to change'}; {counted(result.checked, 'file')} checked."
 

@@ -54,7 +54,7 @@ def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
         "change.py: would change (1 edit)",
         "look.py: would change (2 edits)",
         "",
-        "1 file blocked, 2 files would change, 1 file not read; 9 files checked.",
+        "1 file blocked, 2 files would change, 1 file would change in part, 1 file not read; 9 files checked.",
         "To apply:  migrate",
     ]
 

@@ -149,7 +149,7 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
     file = _file("train.py", BEFORE, AFTER, note, stop)._replace(traits=(Trait("batch", "process", 0),))
     text = summary(Result((file,), 1), [], hint="To apply: migrate --write .")
     assert text == (
-        "1 file blocked, 1 file would change; 1 file checked. 1 edit, 2 findings (1 blocked, 1 note).\n"
+        "1 file blocked, 1 file would change in part; 1 file checked. 1 edit, 2 findings (1 blocked, 1 note).\n"
         "\n"
         "Proposed changes\n"
         "  train.py: 1 edit, the safe ones\n"
