@@ -19,8 +19,6 @@ _FRAMED = 10
 """The code of the most serious finding is shown for so many files."""
 _OTHERS = 3
 """So many other findings of a file get a line each."""
-_PLACES = 6
-"""So many other places of a finding are named."""
 _WIDTH = 100
 """The columns for code: a hook's output does not go to a terminal."""
 
@@ -81,10 +79,8 @@ def _told(found: Sequence[FindingGroup], encoding: str) -> Iterator[str]:
 
 def _line(group: FindingGroup) -> str:
     first = group.first
-    place, *others = group.places()
-    also = f" (also {', '.join(others[:_PLACES])}" if others else ""
-    also += f" and {counted(len(others) - _PLACES, 'other place')})" if len(others) > _PLACES else ")" if others else ""
-    return f"{place}: {first.severity.value} [{first.id}] {visible(group.message())}{also}"
+    also = f" ({told})" if (told := group.also()) else ""
+    return f"{group.places()[0]}: {first.severity.value} [{first.id}] {visible(group.message())}{also}"
 
 
 def _change(file: FileResult, verb: str) -> Iterator[str]:
