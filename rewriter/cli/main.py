@@ -288,7 +288,8 @@ def _hints(
             yield "Nothing was written: not every promise is held."
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
         if verdict is not None and verdict.status:
-            yield "Not to be applied as it is: not every promise is held, see the verdict."
+            told = "Not to be applied as it is: a promise is broken" if verdict.status == 1 else "Not verified"
+            yield f"{told}, see the verdict."
         elif request.paths != ("-",):
             yield f"To apply:  {command} --write {named}"
             if request.verify is None and script and not hook:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -208,7 +209,7 @@ def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path |
         one, other = (str(program.entry) for program in clash)
         message = f"{one} and {other} both use this file, and each needs a different text"
     elif file.changed and drawn:
-        message = f"this program shares files with one that is left unchanged because of {cause}"
+        message = f"this program shares files with one that is left unchanged because of {os.path.relpath(cause)}"
     else:
         return file._replace(after=file.source.data, changes=())
     finding = Diagnosis(

@@ -42,9 +42,8 @@ def hook_lines(
         encoding: that of the reader's terminal.
     """
     lines = [f"error: {error}" for error in refused]
-    needy = [(file, found) for file in result.files if (found := _found(file))]
-    needy.sort(key=lambda each: _TOLD.index(each[1][0].first.severity))
-    for number, (_, found) in enumerate(needy):
+    needy = _by_file(result)
+    for number, found in enumerate(needy):
         lines += [""] if lines and number <= _FRAMED else []
         lines += _told(found, encoding) if number < _FRAMED else [_line(found[0])]
     changes = [line for file in result.files for line in _change(file, verb)]
@@ -57,8 +56,13 @@ def hook_lines(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _found(file: FileResult) -> list[FindingGroup]:
-    return [group for group in groups(Result((file,), 1)) if group.first.severity in _TOLD]
+def _by_file(result: Result) -> list[list[FindingGroup]]:
+    """The findings by the file of their first place, the most serious first; those of one cause are one."""
+    found: dict[int, list[FindingGroup]] = {}
+    for group in groups(result):
+        if group.first.severity in _TOLD:
+            found.setdefault(group.members[0][0], []).append(group)
+    return list(found.values())
 
 
 def _told(found: Sequence[FindingGroup], encoding: str) -> Iterator[str]:
@@ -75,7 +79,8 @@ def _told(found: Sequence[FindingGroup], encoding: str) -> Iterator[str]:
 
 def _line(group: FindingGroup) -> str:
     first = group.first
-    return f"{group.places()[0]}: {first.severity.value} [{first.id}] {visible(group.message())}"
+    also = f" ({told})" if (told := group.also()) else ""
+    return f"{group.places()[0]}: {first.severity.value} [{first.id}] {visible(group.message())}{also}"
 
 
 def _change(file: FileResult, verb: str) -> Iterator[str]:

@@ -33,12 +33,12 @@ class VerdictRow:
 def conclusion(verdict: Verdict) -> str:
     """The first line: held, broken or not verified, and on how many processes how much."""
     if verdict.original_error is not None:
-        return "NOT VERIFIED: the original script fails. Mend it first, so that it runs with the same arguments."
+        return "NOT VERIFIED: the original script fails. Mend it first, so that it runs with the arguments after --."
     if verdict.status == ORIGINAL_FAILS:
         return "NOT VERIFIED: there was no run of the original to compare with."
     mode = f"({verdict.mode} mode, {'CPU' if verdict.device == 'cpu' else verdict.device})"
-    sizes = sorted({p.processes for p in verdict.promises if not p.absent})
-    counts = [_counts(verdict.promises, processes) for processes in sizes]
+    told = _told(verdict.promises)
+    counts = [_counts(told, processes) for processes in sorted({p.processes for p in told})]
     if verdict.status == BROKEN:
         broken = [f"{bad} of {_promises(total)} {on}" for on, total, _, bad in counts if bad]
         return f"BROKEN {mode}: {', '.join(broken)}. First: {_first(rows(verdict.promises)[0], len(broken) > 1)}."
@@ -54,9 +54,8 @@ def _promises(number: int) -> str:
 
 
 def _counts(promises: Sequence[Promise], processes: int) -> tuple[str, int, int, int]:
-    """Of one number of processes, in words: all promises about something that the script does, those held, and those
-    broken."""
-    mine = [p.outcome for p in promises if p.processes == processes and not p.absent]
+    """Of one number of processes, in words: all promises, those held, and those broken."""
+    mine = [p.outcome for p in promises if p.processes == processes]
     on = f"on {processes} process{'' if processes == 1 else 'es'}"
     return on, len(mine), mine.count(Outcome.HELD), mine.count(Outcome.BROKEN)
 
@@ -75,7 +74,7 @@ def rows(promises: Sequence[Promise]) -> list[VerdictRow]:
 
     What the script does nothing of has none, and beside broken promises those that are held share one.
     """
-    found = [promise for promise in promises if not promise.absent]
+    found = _told(promises)
     broken = [p for p in found if p.outcome is Outcome.BROKEN]
     broken.sort(key=lambda p: (p.cause.startswith(FOLLOWS), p.step or math.inf))
     listed = list(map(_broken, broken))
@@ -89,6 +88,12 @@ def rows(promises: Sequence[Promise]) -> list[VerdictRow]:
         alike = [p for p in held if p.id == id]
         listed.append(_row(alike, "; ".join(_of_each(alike))))
     return listed
+
+
+def _told(promises: Sequence[Promise]) -> list[Promise]:
+    """Without those about what the script does nothing of: neither does it where another run was cut short."""
+    nothing = {p.id for p in promises if p.absent}
+    return [p for p in promises if not p.absent and not (p.id in nothing and p.outcome is Outcome.UNTESTABLE)]
 
 
 def _broken(promise: Promise) -> VerdictRow:

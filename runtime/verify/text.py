@@ -22,9 +22,10 @@ def _lines(verdict: Verdict, width: int) -> Iterator[str]:
     yield from wrap(conclusion(verdict), width)
     yield ""
     if verdict.original_error is not None:
-        yield verdict.original_error.traceback.rstrip()
-        yield ""
-        yield verdict.original_error.error
+        failure = verdict.original_error
+        yield failure.traceback.rstrip()
+        if failure.error not in failure.traceback:
+            yield from ("", failure.error)
         return
     yield from _table(rows(verdict.promises), width)
     yield from wrap(left_out(verdict.promises), width)

@@ -11,9 +11,11 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import RawConfig
+from torchlift.rewriter.project.reconcile import _kept
 from torchlift.rewriter.project.scan import Survey, Surveyor
 from torchlift.rewriter.report.expect import expectations
-from torchlift.rewriter.result import Result
+from torchlift.rewriter.result import FileResult, Result
+from torchlift.rewriter.source import decode
 
 DATA = """\
 import torch
@@ -487,6 +489,12 @@ def test_a_clash_of_two_programs_is_nobody_elses(look: Look) -> None:
     assert {name for name in changed(survey) if not name.startswith("second/")} == set()
     assert {name for name in changed(survey) if name.startswith("second/")} == {"second/train.py", "second/engine.py"}
     assert {name for name, id in findings(survey) if id == "shared-module"} == {"engine.py"}
+
+
+def test_a_third_program_names_the_file_of_the_clash_as_it_is_named_elsewhere() -> None:
+    file = FileResult(decode(b"a = 1\n", Path("third.py")), b"a = 2\n")
+    (found,) = _kept(file, None, Path.cwd() / "lib" / "engine.py", True).diagnoses
+    assert found.message.endswith("because of lib/engine.py")
 
 
 def test_what_a_file_does_when_it_is_started_stays_right(look: Look) -> None:

@@ -29,12 +29,13 @@ def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
     monkeypatch.chdir(tmp_path)
     note = Diagnosis("scheduler", Severity.NOTE, "good to know", "", 1)
     review = Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 1)
+    other = Diagnosis("same-noise", Severity.REVIEW, "look again", "do it", 1)
     blocked = Diagnosis("no-entry-point", Severity.BLOCKED, "stop", "start it", 1, 1, 2)
     files = (
         file("plain.py", note),
         file("change.py", note, edits=1),
         file("look.py", note, review, edits=2),
-        file("stop.py", review, blocked, edits=3),
+        file("stop.py", other, blocked, edits=3),
     )
     text = hook_lines(Result(files, 9), [SourceError("bad.py", 1, "broken", "Mend it")], hints=["To apply:  migrate"])
     assert text.splitlines() == [
@@ -44,7 +45,7 @@ def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
         "  1 | a = 1",
         "    | ^",
         "  help: start it",
-        "stop.py:1: review [same-noise] look",
+        "stop.py:1: review [same-noise] look again",
         "",
         "look.py:1: review [same-noise] look",
         "  1 | a = 1",
@@ -61,11 +62,24 @@ def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
 
 def test_of_many_the_code_is_shown_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    many = [Diagnosis(f"id-{n}", Severity.REVIEW, "look", "do it", 1) for n in range(6)]
-    lines = hook_lines(Result(tuple(file(f"f{n:02}.py", *many) for n in range(30)), 30), []).splitlines()
+
+    def many(name: str) -> list[Diagnosis]:
+        return [Diagnosis(f"id-{n}", Severity.REVIEW, f"look at {name}", "do it", 1) for n in range(6)]
+
+    names = [f"f{n:02}.py" for n in range(30)]
+    lines = hook_lines(Result(tuple(file(name, *many(name)) for name in names), 30), []).splitlines()
     assert lines.count("and 2 other findings in this file") == 10
-    assert lines[-23:-21] == ["", "f10.py:1: review [id-0] look"]
+    assert lines[-23:-21] == ["", "f10.py:1: review [id-0] look at f10.py"]
     assert lines[-2:] == ["", "nothing to change; 30 files checked."]
+
+
+def test_findings_of_one_cause_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stop = Diagnosis("shared-module", Severity.BLOCKED, "both use this", "give each its own", 1)
+    lines = hook_lines(Result(tuple(file(f"f{n}.py", stop) for n in range(9)), 9), []).splitlines()
+    also = ", ".join(f"f{n}.py:1" for n in range(1, 7))
+    assert lines[0] == f"f0.py:1: blocked [shared-module] both use this (also {also} and 2 other places)"
+    assert lines[3:] == ["  help: give each its own", "", "9 files blocked; 9 files checked."]
 
 
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,9 @@ def test_a_verdict_is_strict_json_and_text() -> None:
     failed = Verdict(
         status=2, mode="exact", device="cpu", original_error=Failure(error="E: x", at="a:1", traceback="T")
     )
-    assert "the original script fails" in as_text(failed)
+    first, _, rest = as_text(failed).partition("\n\n")
+    assert (first.partition(":")[0], rest) == ("NOT VERIFIED", "T\n\nE: x\n")
+    assert as_text(replace(failed, original_error=Failure(error="T", at="a:1", traceback="T"))).endswith("--.\n\nT\n")
 
 
 def test_json_in_json_out(tmp_path: Path) -> None:

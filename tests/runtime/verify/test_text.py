@@ -120,6 +120,7 @@ def test_beside_what_is_broken_the_rest_is_short() -> None:
 def test_what_a_script_does_nothing_of_is_no_row() -> None:
     nothing = on(1, promise("files", Outcome.HELD, "no file is written", absent=True))
     assert rows(nothing) == []
+    assert rows([*nothing, promise("files", Outcome.UNTESTABLE, "the migrated run did not finish")]) == []
     said = conclusion(replace(VERDICT, status=0, promises=(*HELD, *nothing)))
     assert said == "HELD (exact mode, CPU): 2 promises on 2 processes."
 
