@@ -137,10 +137,7 @@ class DeviceKind:
         """Written to a file, the tensor can be read by machines that have no such device."""
         if self.in_files is not None:
             return self.in_files
-        try:
-            return tensor.untyped_storage().data_ptr() != 0
-        except RuntimeError:  # there is no memory that Python could name
-            return False
+        return address_of(tensor) != 0
 
     # ---------------------------------------------------------------- memory, streams
 
@@ -379,6 +376,14 @@ class _Meta(DeviceKind):
     """Tensors without memory: nothing computes there."""
 
     in_files = True
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Where the memory of a tensor begins; 0 where it has none that Python could name."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return 0
 
 
 GPU = "cuda"
