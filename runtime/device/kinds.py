@@ -90,7 +90,8 @@ class DeviceKind:
     def select(self, device: torch.device) -> None:
         """Make it torch's current one."""
         if device.index is not None:
-            torch.accelerator.set_device_index(device.index)
+            choose = getattr(torch.accelerator, "set_device_index", None)  # torch 2.6 has the older name alone
+            (choose or torch.accelerator.set_device_idx)(device.index)
 
     def begun(self) -> bool:
         """This process has used one already, so that a fork of it cannot."""
@@ -137,10 +138,7 @@ class DeviceKind:
         """Written to a file, the tensor can be read by machines that have no such device."""
         if self.in_files is not None:
             return self.in_files
-        try:
-            return tensor.untyped_storage().data_ptr() != 0
-        except RuntimeError:  # there is no memory that Python could name
-            return False
+        return address_of(tensor) != 0
 
     # ---------------------------------------------------------------- memory, streams
 
@@ -192,7 +190,8 @@ class DeviceKind:
         every = self._has("get_rng_state_all")
         if every is not None:
             return list(every())
-        one = self.random_state(torch.device(self.name, torch.accelerator.current_device_index()))
+        index = getattr(torch.accelerator, "current_device_index", None) or torch.accelerator.current_device_idx
+        one = self.random_state(torch.device(self.name, index()))
         return [] if one is None else [one]
 
     def random_state(self, device: torch.device) -> torch.Tensor | None:
@@ -379,6 +378,14 @@ class _Meta(DeviceKind):
     """Tensors without memory: nothing computes there."""
 
     in_files = True
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Where the memory of a tensor begins; 0 where it has none that Python could name."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return 0
 
 
 GPU = "cuda"
