@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from ..errors import CheckpointError, CheckpointPathError
 from ..gradients.optimizer import Gate, update_scale
+from ..strategies.full_state import on_the_cpu
 from ..strategies.unwrap import unwrap
 from .loaders import load_loader_state
 from .reading import check_readable, read
@@ -87,7 +88,7 @@ def write_prepared(folder: Path, parts: Parts, states: list[Any], scaler: torch.
 def write_registered(folder: Path, objects: Sequence[HasState]) -> None:
     """The objects that the script has registered."""
     for i, one in enumerate(objects):
-        write(one.state_dict(), folder / custom_name(i), type(one).__name__)
+        write(on_the_cpu(one.state_dict()), folder / custom_name(i), type(one).__name__)
 
 
 def load_model(model: nn.Module, folder: Path, index: int, **kwargs: Any) -> None:

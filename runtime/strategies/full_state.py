@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from .. import torch_spmd
 from ..collectives.world import World
-from ..device.placement import map_tree
+from ..device.placement import map_tree, tensors_in
 from ..torch_sharding import as_sharded, is_sharded, shards_weights, whole_of
 
 
@@ -44,10 +45,19 @@ def gathered(world: World, tree: Any, what: str) -> Any:
         tree: with the same sharded tensors everywhere.
         what: is done with it, for messages.
     """
+    if torch_spmd.begun():
+        return on_the_cpu(tree)
     if not holds_shards(tree):
         return tree
     whole = _gatherer(world, what)
     return map_tree(lambda leaf: whole(leaf) if is_sharded(leaf) else leaf, tree)
+
+
+def on_the_cpu(tree: Any) -> Any:
+    """A tree with copies of the tensors of torch_xla on the CPU: files hold those, and load without torch_xla."""
+    if not any(map(torch_spmd.is_laid_out, tensors_in(tree))):
+        return tree
+    return map_tree(torch_spmd.ToCpu(), tree)
 
 
 def whole_tensor(world: World, tensor: Any) -> torch.Tensor | None:
@@ -84,8 +94,14 @@ def full_state(world: World, model: nn.Module, what: str) -> dict[str, Any]:
         what: is done with it, for messages.
 
     Returns:
-        The state dict; of a sharded model, on the CPU of rank 0, and empty on the others.
+        The state dict; of a sharded model, on the CPU of rank 0, and empty on the others; by torch_xla, on the CPU.
     """
+    if any(map(torch_spmd.is_laid_out, model.parameters())):
+        laid_out: dict[str, Any] = model.state_dict(keep_vars=True)
+        copied = torch_spmd.ToCpu()
+        for name, value in laid_out.items():
+            laid_out[name] = copied(value)
+        return laid_out
     if not any(map(is_sharded, model.parameters())):
         plain: dict[str, Any] = model.state_dict()
         return plain
