@@ -9,8 +9,6 @@ compiled first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -222,17 +220,6 @@ def layout(tensor: torch.Tensor) -> str:
     import torch_xla
 
     return str(torch_xla._XLAC._get_xla_sharding_spec(tensor))
-
-
-@contextmanager
-def moving_in_place() -> Iterator[None]:
-    """In the body, `model.to(device)` keeps its parameters the objects that they are: optimizers hold them."""
-    before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        yield
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(before)
 
 
 # ---------------------------------------------------------------- what runs, and what was compiled for it

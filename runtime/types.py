@@ -61,7 +61,9 @@ class PrecisionType(Words):
     FP16 = "fp16"
     BF16 = "bf16"
     FP8 = "fp8"
-    """A word that scripts ask about; nothing computes in it yet."""
+    """Linear layers multiply in fp8, all else computes in bf16."""
+    INT8 = "int8"
+    """The same with int8. Accelerate has no such word."""
 
 
 class DDPCommunicationHookType(Words):

@@ -17,7 +17,7 @@ NAMES: dict[str, frozenset[str]] = {
         "notebook_launcher set_seed skip_first_batches synchronize_rng_states "
     ).split()),
     "utils": frozenset((
-        "AutocastKwargs CannotPadNestedTensorWarning ComputeEnvironment DDPCommunicationHookType "
+        "AORecipeKwargs AutocastKwargs CannotPadNestedTensorWarning ComputeEnvironment DDPCommunicationHookType "
         "DataLoaderConfiguration DistributedDataParallelKwargs DistributedType DynamoBackend FP8BackendType "
         "GradScalerKwargs GradientAccumulationPlugin InitProcessGroupKwargs KwargsHandler LoggerType "
         "MODEL_NAME OPTIMIZER_NAME PROFILE_PATTERN_NAME PrecisionType ProfileKwargs ProjectConfiguration "
@@ -26,6 +26,7 @@ NAMES: dict[str, frozenset[str]] = {
         "TORCH_DYNAMO_MODES TensorInformation TorchDynamoPlugin WEIGHTS_INDEX_NAME WEIGHTS_NAME "
         "WEIGHTS_PATTERN_NAME broadcast broadcast_object_list check_cuda_fp8_capability check_os_kernel "
         "clear_device_cache clear_environment compare_versions concatenate convert_dict_to_env_variables "
+        "convert_model_to_fp8_ao filter_first_and_last_linear_layers has_ao_layers "
         "convert_file_size_to_int convert_outputs_to_fp32 convert_to_fp32 copy_tensor_to_devices "
         "extract_model_from_parallel find_batch_size find_device find_executable_batch_size gather "
         "gather_object get_data_structure get_free_port get_int_from_env get_shape honor_type "

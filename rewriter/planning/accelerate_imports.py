@@ -119,8 +119,6 @@ def _uses(state: State, unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
             for arg in call.args:
                 if arg.keyword is not None and arg.keyword.value not in ARGUMENTS:
                     yield call, f"Accelerator({arg.keyword.value}=...)"
-                if isinstance(arg.value, cst.SimpleString) and arg.value.evaluated_value == "fp8":
-                    yield call, 'mixed_precision="fp8"'
         name = dotted(call.func).rpartition(".")[2]
         if name not in MEMBERS and _accelerators(record.receiver):
             yield call, f"Accelerator.{name}"

@@ -30,7 +30,7 @@ from ..data.progress import Progress
 from ..data.timing import Pace
 from ..device.memory import clear_device_cache
 from ..device.placement import send_to_device
-from ..device.precision import Precision
+from ..device.precision import Precision, let_round
 from ..errors import MixedUseError, NotAvailableYet, refuse_newer
 from ..gradients.window import Windows
 from ..monitoring.monitor import Monitor
@@ -63,7 +63,8 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         split_batches: True: every batch of the script is shared among the processes, so that training is the same on
             any number of them. False: every process gets batches of the script's size, as in Accelerate. None: what
             the environment variable TORCHLIFT_SPLIT_BATCHES says, else False.
-        mixed_precision: "no", "bf16" or "fp16"; None: what TORCHLIFT_MIXED_PRECISION says, else "no".
+        mixed_precision: "no", "bf16", "fp16", or "fp8" (and "int8"), in which linear layers multiply by torchao while
+            all else is bf16; None: what TORCHLIFT_MIXED_PRECISION says, else "no".
         gradient_accumulation_steps: batches per optimizer step, for `accumulate`.
         cpu: stay on the CPU even where there is an accelerator.
         dataloader_config: further settings of loaders.
@@ -77,8 +78,8 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
             samples is, in any case.
         gradient_accumulation_plugin: further settings of `accumulate`.
         kwargs_handlers: settings that are handed on to torch: AutocastKwargs, GradScalerKwargs,
-            DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs; one of each. Another name for it:
-            `kwarg_handler`.
+            DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs, AORecipeKwargs; one of each. Another
+            name for it: `kwarg_handler`.
         dynamo_backend: compile models with this back end of `torch.compile`, in place.
         dynamo_plugin: the same with further settings.
         fsdp_plugin: every process keeps a part of each weight, of its gradient and of the optimizer's state. On one
@@ -142,6 +143,8 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         if group.left():  # another training of the same script
             PartialState._reset_state()
         self._place = PartialState(cpu=self._settings.cpu, **vars(self._settings.joining))
+        if self._settings.tf32 is not None:
+            let_round(self.device, self._settings.tf32)
         self._world = World(self.process_index, self.num_processes, self.device)
         share_unseeded(self._world)
         autocast = self._settings.autocast
@@ -190,7 +193,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
 
     @property
     def mixed_precision(self) -> str:
-        """The word for what forward passes compute in: "no", "bf16" or "fp16"."""
+        """The word for what forward passes compute in: "no", "bf16", "fp16", "fp8" or "int8"."""
         return str(self._settings.mixed_precision)
 
     @property

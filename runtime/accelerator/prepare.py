@@ -24,8 +24,9 @@ from ..data.loader import LoaderOptions, made_by_hand, prepare_loader, set_even_
 from ..data.loader import is_prepared as is_prepared_loader
 from ..data.progress import Progress
 from ..device.kinds import kind_of
+from ..device.placement import move_module
 from ..device.precision import Precision
-from ..errors import MixedUseError, NotAvailableYet, UnclearBatchError, WrongKindError, expect
+from ..errors import MixedUseError, NotAvailableYet, UnclearBatchError, expect
 from ..gradients.optimizer import Gate, gate_of, prepare_optimizer, state_to_device, update_scale
 from ..gradients.scheduler import Counting, Ticks, made_after_its_optimizer, prepare_scheduler
 from ..gradients.scheduler import is_prepared as is_prepared_scheduler
@@ -34,12 +35,14 @@ from ..monitoring.monitor import Monitor
 from ..process.rng import part_noise
 from ..strategies.compiling import compile_in_place
 from ..strategies.data_parallel import DataParallelEngine
+from ..strategies.eight_bits import Converted, convert
 from ..strategies.extend import extend, restore
 from ..strategies.join import joined
 from ..strategies.strategy import PrecisionEngine, TrainingEngine
-from ..strategies.unwrap import device_maps, spread
+from ..strategies.unwrap import spread
 from .all_devices import AllDevices
 from .sharded_models import ShardedModels, modules_in
+from .unfit import check_device_map, check_unknown
 
 
 def _weakly(method: Callable[[], bool]) -> Callable[[], bool]:
@@ -97,6 +100,8 @@ class Preparation:
         self._loss_factor: float | None = None
         """What the loss of a batch of this process counts in the mean over all processes; None before the first one."""
         self.models: list[nn.Module] = []
+        self._converted: list[Converted] = []
+        """Layers that multiply in eight bits."""
         self._coming: list[nn.Module] = []
         """Those of the call that is under way."""
         self.engines: dict[int, TrainingEngine] = {}
@@ -155,7 +160,7 @@ class Preparation:
             return self.optimizer(thing, place)
         if isinstance(thing, DataLoader):
             return self.loader(thing, place)
-        _check_unknown(thing)
+        check_unknown(thing)
         return thing
 
     def _places(self, place: bool | None) -> bool:
@@ -166,8 +171,10 @@ class Preparation:
         expect("prepare_model", model, nn.Module, "a model, an object of nn.Module")
         if any(model is known for known in self.models):
             return model
-        self._check_device_map(model)
+        check_device_map(model, self._world)
         self.models.append(model)
+        if self._settings.recipe is not None:
+            self._converted += convert(model, self._precision.word, self._settings.recipe, self._device)
         model.__dict__["_is_accelerate_prepared"] = True
         if self._all_devices is not None:
             on_all = self._all_devices.model(model, not evaluation_mode)
@@ -179,7 +186,7 @@ class Preparation:
             self._add(self._sharded.shard(model, known, self._scaler, self._settings.parallel.broadcast_buffers))
             return model
         if self._places(place) and not spread(model):
-            model.to(self._device)
+            move_module(model, self._device)
         if self._settings.dynamo.wanted and not evaluation_mode:
             compile_in_place(model, self._settings.dynamo)
         foreign = isinstance(model, DistributedDataParallel)
@@ -231,21 +238,6 @@ class Preparation:
     def _buffers_are_equal(self, engine: TrainingEngine) -> None:
         if engine.model.training:
             self._monitor.made_equal(engine.model)
-
-    def _check_device_map(self, model: nn.Module) -> None:
-        if spread(model) and not self._world.alone:
-            raise MixedUseError(
-                f"the layers of the {type(model).__name__} lie on several devices (device_map), and there are "
-                f"{self._world.size} processes: each needs a model of its own. Load it without device_map, or start "
-                "one process."
-            )
-        few_bits = getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False)
-        places = {str(place) for one in device_maps(model) for place in one.values()} if few_bits else set()
-        if places & {"cpu", "disk"}:
-            raise MixedUseError(
-                f"the {type(model).__name__} has weights in few bits on {' and '.join(sorted(places))}: such a model "
-                "cannot be trained with CPU or disk offload. Load all of it on one accelerator."
-            )
 
     def optimizer(self, optimizer: Optimizer, place: bool | None = None) -> Optimizer:
         """The same optimizer: it steps when a window is complete and nothing has overflowed."""
@@ -434,28 +426,15 @@ class Preparation:
         self._monitor.lets_go(self.models)
         for engine in self.engines.values():
             engine.release()
+        for layer in self._converted:
+            layer.undo()
         for model in self.models:
             model.__dict__.pop("_is_accelerate_prepared", None)
             restore(model)
-        for held in (self.models, self.engines, self.gates, self.schedulers, self.loaders):
+        for held in (self._converted, self.models, self.engines, self.gates, self.schedulers, self.loaders):
             held.clear()
         self._windows.reset()
         self._progress.clear()
-
-
-_PREPARED_KINDS = (nn.Module, Optimizer, DataLoader, LRScheduler)
-
-
-def _check_unknown(thing: Any) -> None:
-    """What is not known comes back as it is, unless what it holds, or makes, should have been prepared."""
-    if isinstance(thing, type) and issubclass(thing, _PREPARED_KINDS):
-        raise WrongKindError(f"prepare was given the class {thing.__name__}. Give it an object: {thing.__name__}(...).")
-    if isinstance(thing, Iterator):
-        raise WrongKindError(
-            f"prepare was given a {type(thing).__name__}, whose items it cannot replace. Make a list of them first."
-        )
-    if isinstance(thing, (set, frozenset)) and any(isinstance(one, _PREPARED_KINDS) for one in thing):
-        raise WrongKindError(f"prepare was given a {type(thing).__name__}, which has no order. Make a list of it.")
 
 
 def _holds(outer: nn.Module, inner: nn.Module) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import TorchliftError, newer
 from ..process.state import PartialState
+from ..types import FP8BackendType
 
 if TYPE_CHECKING:
     from ..data.progress import Pass, Progress
@@ -277,7 +278,9 @@ _NAMES: dict[str, Callable[[Any], Any]] = {
     "fsdp_plugin": lambda a: a._settings.sharding,
     "parallelism_config": lambda a: a._settings.mesh,
     "torch_device_mesh": lambda a: a._prepared.mesh,
-    "fp8_backend": lambda a: None,
+    "fp8_backend": lambda a: FP8BackendType.NO if a._settings.recipe is None else FP8BackendType.AO,
+    "fp8_enabled": lambda a: a._settings.mixed_precision == "fp8",
+    "ao_recipe_handler": lambda a: a._settings.recipe,
     "flag_tensor": lambda a: None,
     "_models": lambda a: a._prepared.models,
     "_optimizers": lambda a: [gate.optimizer for gate in a._prepared.gates],

@@ -11,9 +11,9 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
+from ..device.placement import for_files
 from ..errors import CheckpointError, CheckpointPathError
 from ..gradients.optimizer import Gate, update_scale
-from ..strategies.full_state import on_the_cpu
 from ..strategies.unwrap import unwrap
 from .loaders import load_loader_state
 from .reading import check_readable, read
@@ -69,7 +69,7 @@ def write_model(state: Mapping[str, Any], folder: Path, index: int, safe: bool) 
 
 def write(state: Any, path: Path, what: str) -> None:
     """`torch.save`, and make sure that it can be loaded again."""
-    torch.save(state, path)
+    torch.save(for_files(state), path)
     check_readable(path, what)
 
 
@@ -88,7 +88,7 @@ def write_prepared(folder: Path, parts: Parts, states: list[Any], scaler: torch.
 def write_registered(folder: Path, objects: Sequence[HasState]) -> None:
     """The objects that the script has registered."""
     for i, one in enumerate(objects):
-        write(on_the_cpu(one.state_dict()), folder / custom_name(i), type(one).__name__)
+        write(one.state_dict(), folder / custom_name(i), type(one).__name__)
 
 
 def load_model(model: nn.Module, folder: Path, index: int, **kwargs: Any) -> None:

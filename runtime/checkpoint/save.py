@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..device.placement import for_files
 from ..errors import CheckpointError
 from .tensors import without_ties, write_tensors
 
@@ -30,6 +31,7 @@ def save_whole(obj: Any, file: Any, safe_serialization: bool = False) -> None:
     Raises:
         CheckpointError: the folder does not exist, or safetensors cannot hold `obj`.
     """
+    obj = for_files(obj)
     if not isinstance(file, (str, os.PathLike)):
         if safe_serialization:
             raise CheckpointError("save(..., safe_serialization=True) needs a path, not an open file.")

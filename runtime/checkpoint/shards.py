@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..device.placement import for_files
 from ..errors import CheckpointError, CheckpointPathError, UnknownWordError
 from .folders import to_disk
 from .tensors import without_ties, write_tensors
@@ -103,7 +104,7 @@ def save_weights(
     layout = SAFE if safe_serialization else PICKLED
     tensors, dropped = without_ties(state)
     if not safe_serialization:
-        tensors, dropped = dict(state), {}
+        tensors, dropped = dict(for_files(state)), {}
     elif dropped:
         log.warning(
             "Removed shared tensor %s while saving: each is tied to a tensor that is saved, and loading ties it again.",

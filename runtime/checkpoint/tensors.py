@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..device.placement import for_files
 from ..errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ def without_ties(state: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dic
             f"safetensors holds only tensors, and these are not tensors: {', '.join(strangers)}. Save with "
             "safe_serialization=False."
         )
+    state = for_files(state)
     first: dict[Any, str] = {}
     dropped: dict[str, str] = {}
     for name in sorted(state):

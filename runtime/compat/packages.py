@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import version
 from operator import eq, ge, gt, le, lt, ne
+from typing import Any
 
 import torch
 
-from ..available import is_available
+from ..available import is_available, need
 from ..device.kinds import GPU, current, kind_of
 
 Question = Callable[[], bool]
@@ -86,6 +87,17 @@ is_xpu_available = _device("xpu")
 def is_torch_xla_available(check_is_tpu: bool = False, check_is_gpu: bool = False) -> bool:
     """torch_xla is installed; with `check_is_tpu` (`check_is_gpu`), it is never used for one here."""
     return is_available("torch_xla") and not check_is_tpu and not check_is_gpu
+
+
+def torchao_required(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: a call without torchao is a MissingPackageError, which is an ImportError."""
+
+    @wraps(func)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        need("torchao", func.__name__, "fp8")
+        return func(*args, **kwargs)
+
+    return checked
 
 
 def is_rocm_available() -> bool:

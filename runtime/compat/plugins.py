@@ -1,5 +1,5 @@
 """
-What Accelerate has and this version has not: other engines, fp8.
+What Accelerate has and this version has not: other engines.
 
 Scripts can import the names; using one says that it is not there.
 """
@@ -44,22 +44,6 @@ class MegatronLMPlugin(Later):
 
 class TorchTensorParallelPlugin(Later):
     """Settings of tensors that are shared out."""
-
-
-class FP8RecipeKwargs(Later):
-    """Settings of fp8."""
-
-
-class AORecipeKwargs(Later):
-    """Settings of fp8 by torchao."""
-
-
-class TERecipeKwargs(Later):
-    """Settings of fp8 by TransformerEngine."""
-
-
-class MSAMPRecipeKwargs(Later):
-    """Settings of fp8 by MS-AMP."""
 
 
 class BnbQuantizationConfig(Later):

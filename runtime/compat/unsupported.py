@@ -20,7 +20,7 @@ _SHARDED = (
 _DEEPSPEED = "DeepSpeed is not supported yet: leave it out."
 _MEGATRON = "Megatron-LM is not supported yet: leave it out."
 _FEW_BITS = "Quantised weights are not supported yet: leave it out."
-_FP8 = 'fp8 is not supported yet: use mixed_precision="bf16".'
+_FP8 = 'fp8 by Transformer Engine is not supported yet: use mixed_precision="fp8" with AORecipeKwargs().'
 _COMPILED = "Use TorchDynamoPlugin(use_regional_compilation=True): models are compiled in place by prepare."
 _PRECISION = "Use accelerator.autocast() and accelerator.scaler."
 _LAUNCHED = "Start processes with torchlift launch, or with notebook_launcher."
@@ -62,10 +62,7 @@ _NAMES: dict[str, str] = {
         avg_losses_across_data_parallel_group gather_across_data_parallel_groups
     """,
     _FEW_BITS: "load_and_quantize_model has_4bit_bnb_layers",
-    _FP8: """
-        apply_fp8_autowrap contextual_fp8_autocast convert_model convert_model_to_fp8_ao has_ao_layers
-        filter_first_and_last_linear_layers has_transformer_engine_layers torchao_required
-    """,
+    _FP8: "apply_fp8_autowrap contextual_fp8_autocast convert_model has_transformer_engine_layers",
     _COMPILED: "compile_regions compile_regions_fsdp2 has_compiled_regions",
     _PRECISION: "get_grad_scaler get_mixed_precision_context_manager",
     _LAUNCHED: """

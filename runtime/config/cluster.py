@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import ConfigError, NotAvailableYet, UnknownWordError
 from .sharding_keys import FSDP, MESH, checked
 
-PRECISIONS = ["no", "bf16", "fp16"]
+PRECISIONS = ["no", "bf16", "fp16", "fp8", "int8"]
 DYNAMO_MODES = ["default", "reduce-overhead", "max-autotune"]
 _KINDS = (
     *("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "MULTI_MLU", "MULTI_MUSA", "MULTI_HPU", "FSDP"),
@@ -24,7 +24,6 @@ _KINDS = (
 _LATER = {
     "deepspeed_config": "DeepSpeed",
     "megatron_lm_config": "Megatron-LM",
-    "fp8_config": "fp8",
     "mpirun_config": "starting with mpirun",
     "enable_cpu_affinity": "binding processes to cores",
 }
@@ -35,6 +34,7 @@ _WITHOUT_EFFECT = (
     *("tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo", "tpu_vm", "tpu_env", "command_file", "commands"),
 )
 
+_FP8_KEYS = ("backend", "pad_inner_dim", "enable_fsdp_float8_all_gather")
 _DYNAMO = {
     "dynamo_backend",
     "dynamo_mode",
@@ -76,6 +76,8 @@ class ClusterConfig:
     dynamo_use_regional_compilation: bool | None = None
     fsdp_config: Mapping[str, str] | None = None
     """How weights are sharded: keys and words."""
+    fp8_config: Mapping[str, str] | None = None
+    """How layers multiply in fp8: `backend: AO`, and settings of torchao."""
     parallelism_config: Mapping[str, str] | None = None
     """How many replicas of how many shards: keys and words."""
 
@@ -122,6 +124,27 @@ def _check_place(word: object) -> None:
         raise NotAvailableYet(f"compute_environment: {word}", "Use LOCAL_MACHINE.")
 
 
+def fp8_words(given: Mapping[str, Any], where: str) -> dict[str, str]:
+    """
+    Settings of fp8, checked, as words for the environment.
+
+    Args:
+        given: the settings.
+        where: they come from, for the message.
+
+    Raises:
+        NotAvailableYet: they are those of Transformer Engine or MS-AMP.
+    """
+    foreign = [key for key in given if key not in _FP8_KEYS]
+    backend = str(given.get("backend") or "AO").upper()
+    if foreign or backend != "AO":
+        raise NotAvailableYet(
+            f"{foreign[0] if backend == 'AO' else f'backend {backend}'} of {where}",
+            'Set the backend to AO: it computes in fp8 by torchao (pip install "torchlift[fp8]").',
+        )
+    return {key: str(value) for key, value in given.items() if value is not None}
+
+
 def from_mapping(found: Mapping[str, Any], where: str) -> ClusterConfig:
     """
     Check the contents of a file.
@@ -147,6 +170,7 @@ def from_mapping(found: Mapping[str, Any], where: str) -> ClusterConfig:
             raise NotAvailableYet(f"{ability} ({key} in {where})", "Remove the key.")
     for block, begin in (("fsdp_config", FSDP), ("parallelism_config", MESH)):
         given[block] = checked(given.get(block) or {}, begin, f"{block} in {where}") or None
+    given["fp8_config"] = fp8_words(given.get("fp8_config") or {}, f"fp8_config in {where}") or None
     if isinstance(given.get("mixed_precision"), bool):  # YAML takes a bare `no` for False
         given["mixed_precision"] = "no" if given["mixed_precision"] is False else "yes"
     if isinstance(given.get("distributed_type"), bool):

@@ -29,6 +29,8 @@ class Environment:
     """How often the job has been started again (torchrun counts)."""
     cpu: bool
     mixed_precision: str | None
+    tf32: bool | None
+    """Products of matrices in fp32 may be rounded; None: as torch does by itself."""
     split_batches: bool | None
     monitor: bool | None
     sanitize: bool | None
@@ -75,6 +77,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         restart=_number(env, "TORCHELASTIC_RESTART_COUNT") or 0,
         cpu=bool(_switch(env, "TORCHLIFT_CPU", "ACCELERATE_USE_CPU")),
         mixed_precision=_word(env, "TORCHLIFT_MIXED_PRECISION", "ACCELERATE_MIXED_PRECISION"),
+        tf32=_switch(env, "TORCHLIFT_TF32"),
         split_batches=_switch(env, "TORCHLIFT_SPLIT_BATCHES"),
         monitor=_switch(env, "TORCHLIFT_MONITOR"),
         sanitize=_switch(env, "TORCHLIFT_SANITIZE"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import MixedUseError, NotAvailableYet, UnknownWordError, expect
 from ..types import PrecisionType, RNGType
+from .eight_bits import AORecipeKwargs, recipe_of
 from .environment import Environment
 from .handlers import (
     AutocastKwargs,
@@ -88,6 +89,9 @@ class Settings:
     parallel: DistributedDataParallelKwargs
     joining: InitProcessGroupKwargs
     dynamo: TorchDynamoPlugin
+    tf32: bool | None
+    recipe: AORecipeKwargs | None
+    """How linear layers multiply in eight bits; None: they do not."""
     handlers: dict[type, KwargsHandler]
     """All that were given, by their classes."""
     sharding: FullyShardedDataParallelPlugin | None
@@ -126,6 +130,7 @@ def resolve(
     expect("dataloader_config", loaders, DataLoaderConfiguration, "a DataLoaderConfiguration(...)")
     windows = _accumulation(environment, gradient_accumulation_steps, gradient_accumulation_plugin)
     mesh = _mesh(environment, parallelism_config)
+    precision = parse_precision(mixed_precision or environment.mixed_precision or "no")
     return Settings(
         device_placement=device_placement,
         split_batches=_split_batches(environment, split_batches, loaders.split_batches),
@@ -133,7 +138,7 @@ def resolve(
         non_blocking=loaders.non_blocking,
         monitor=environment.monitor is not False,
         sanitize=bool(environment.sanitize),
-        mixed_precision=parse_precision(mixed_precision or environment.mixed_precision or "no"),
+        mixed_precision=precision,
         gradient_accumulation_steps=windows.num_steps or 1,
         cpu=cpu or environment.cpu,
         step_scheduler_with_optimizer=step_scheduler_with_optimizer,
@@ -148,6 +153,8 @@ def resolve(
         parallel=one_of(handlers, DistributedDataParallelKwargs),
         joining=one_of(handlers, InitProcessGroupKwargs),
         dynamo=_dynamo(dynamo_backend, dynamo_plugin),
+        tf32=environment.tf32,
+        recipe=recipe_of(precision, handlers),
         handlers=handlers,
         sharding=_sharding(environment, fsdp_plugin, mesh),
         mesh=mesh,
@@ -257,7 +264,7 @@ _SPELLINGS = {
     "32": "no",
     "fp32": "no",
 }
-_LATER = ("fp8", "16-true", "bf16-true", "64-true", "transformer-engine", "transformer-engine-float16")
+_LATER = ("16-true", "bf16-true", "64-true", "transformer-engine", "transformer-engine-float16")
 
 
 def parse_precision(word: str) -> PrecisionType:
@@ -265,13 +272,12 @@ def parse_precision(word: str) -> PrecisionType:
     Turn a word into a precision ("bf16-mixed", "16-mixed" and "32-true" are other spellings).
 
     Raises:
-        NotAvailableYet: for fp8, and for weights in low precision.
+        NotAvailableYet: for weights in low precision.
         UnknownWordError: for any other word that is no precision.
     """
     word = _SPELLINGS.get(str(word), str(word))
     if word in _LATER:
         raise NotAvailableYet(f'mixed_precision="{word}"', 'Use "bf16".')
-    known = [one for one in PrecisionType.list() if one not in _LATER]
-    if word not in known:
-        raise UnknownWordError("mixed_precision", word, known)
+    if word not in PrecisionType.list():
+        raise UnknownWordError("mixed_precision", word, PrecisionType.list())
     return PrecisionType(word)

@@ -7,7 +7,7 @@ import torch
 from .. import torch_spmd
 from ..errors import DeviceError, MixedUseError, UnknownWordError
 from ..types import DistributedType
-from .kinds import current, kind_of, known_types
+from .kinds import accelerators, current, kind_of
 
 VARIABLES = "TORCHLIFT_DEVICE (or ACCELERATE_TORCH_DEVICE)"
 _CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ def _asked(word: str, local_rank: int, cpu: bool) -> torch.device:
         device = torch.device(word)
     except RuntimeError:
         name = word.partition(":")[0]
-        if name in known_types():
+        if name in accelerators():
             raise DeviceError(f"{VARIABLES} is {word!r}, but {_missing(name)}") from None
         here = list(dict.fromkeys(["cpu", current().name]))
         raise UnknownWordError(f"the environment variable {VARIABLES}", word, here) from None
@@ -70,7 +70,7 @@ def _asked(word: str, local_rank: int, cpu: bool) -> torch.device:
 
 def _missing(name: str) -> str:
     """Why there is no such device here, and what to do."""
-    if name not in known_types():
+    if name not in accelerators():
         return "it is no device that computes here: choose another, or leave the variable out."
     package = kind_of(name).package
     installed = f"Install the package {package}" if package else "Install a build of torch for it"

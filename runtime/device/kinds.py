@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from .. import torch_spmd
 from ..available import is_available
@@ -41,6 +43,8 @@ class DeviceKind:
     """It can multiply matrices of fp32 numbers faster, with fewer bits (TF32)."""
     drives_all: ClassVar[bool] = False
     """One process drives all of them: a tensor lies on all, and what is computed with it is compiled first."""
+    in_files: ClassVar[bool | None] = None
+    """Files with its tensors can be read on machines without it; None: not known."""
     package: ClassVar[str | None] = None
     """What registers it with torch, where that is not torch itself."""
 
@@ -118,6 +122,29 @@ class DeviceKind:
                 "one, start one process, or stay on the CPU: Accelerator(cpu=True)."
             )
         return f"cpu:gloo,{self.name}:{own}"
+
+    # ---------------------------------------------------------------- tensors
+
+    @cached_property
+    def keeps_parameters(self) -> bool:
+        """
+        A module that is moved there keeps its parameters as the objects they are.
+
+        Where its tensors are of another make than those of the CPU, torch puts new parameters in their places, and an
+        optimizer that was made before goes on with the old ones.
+        """
+        module = nn.Module()
+        module.probe = before = nn.Parameter(torch.zeros(1))
+        return module.to(self.name).probe is before
+
+    def fit_for_files(self, tensor: torch.Tensor) -> bool:
+        """Written to a file, the tensor can be read by machines that have no such device."""
+        if self.in_files is not None:
+            return self.in_files
+        try:
+            return tensor.untyped_storage().data_ptr() != 0
+        except RuntimeError:  # there is no memory that Python could name
+            return False
 
     # ---------------------------------------------------------------- memory, streams
 
@@ -203,6 +230,10 @@ class DeviceKind:
         """Its matrix units take fp8; otherwise that is emulated."""
         return False
 
+    def let_round(self, on: bool) -> None:
+        """Products of matrices in fp32 may be rounded (TF32), or must not."""
+        torch.set_float32_matmul_precision("high" if on else "highest")
+
     # ---------------------------------------------------------------- in words
 
     def about(self) -> str:
@@ -218,6 +249,7 @@ class _Cpu(DeviceKind):
 
     word = DistributedType.MULTI_CPU
     numbered = False
+    in_files = True
 
     @property
     def is_cpu(self) -> bool:
@@ -267,10 +299,15 @@ class _Cuda(DeviceKind):
     word = DistributedType.MULTI_GPU
     copies_beside = True
     tensor_float = True
+    in_files = True
 
     def autocasts(self) -> Sequence[torch.dtype]:
         found = super().autocasts()
         return found if torch.cuda.is_bf16_supported() else tuple(one for one in found if one is not torch.bfloat16)
+
+    def let_round(self, on: bool) -> None:
+        super().let_round(on)
+        torch.backends.cudnn.allow_tf32 = on
 
     def multiplies_fp8(self) -> bool:
         if not torch.cuda.is_available():
@@ -287,6 +324,7 @@ class _Xpu(DeviceKind):
     """GPUs of Intel."""
 
     word = DistributedType.MULTI_XPU
+    in_files = True
     copies_beside = True
     tensor_float = True
 
@@ -295,6 +333,7 @@ class _Mps(DeviceKind):
     """The GPU of a Mac: one, without a number."""
 
     numbered = False
+    in_files = True
     replaced: ClassVar[Mapping[torch.dtype, torch.dtype]] = {
         torch.float64: torch.float32,
         torch.complex128: torch.complex64,
@@ -339,6 +378,7 @@ class _Xla(DeviceKind):
     word = DistributedType.XLA
     numbered = False
     drives_all = True
+    in_files = False
     package = "torch_xla"
 
     def present(self) -> bool:
@@ -378,6 +418,12 @@ class _Xla(DeviceKind):
         return (torch.bfloat16,)
 
 
+class _Meta(DeviceKind):
+    """Tensors without memory: nothing computes there."""
+
+    in_files = True
+
+
 GPU = "cuda"
 """The type of the devices that scripts mean by a GPU."""
 
@@ -392,18 +438,23 @@ _KINDS: dict[str, type[DeviceKind]] = {
     "hpu": _Hpu,
     "tpu": _Tpu,
     torch_spmd.DEVICE_TYPE: _Xla,
+    "meta": _Meta,
 }
 
 
 def kind_of(device: torch.device | str) -> DeviceKind:
     """The kind that a device, or a type of devices, is of."""
-    name = device if isinstance(device, str) else device.type
+    return _named(device if isinstance(device, str) else device.type)
+
+
+@cache
+def _named(name: str) -> DeviceKind:
     return _KINDS.get(name, DeviceKind)(name)
 
 
-def known_types() -> list[str]:
-    """The types of devices that have answers of their own here."""
-    return list(_KINDS)
+def accelerators() -> list[str]:
+    """The types of accelerators that have answers of their own here."""
+    return [name for name in _KINDS if name not in ("cpu", "meta")]
 
 
 def current() -> DeviceKind:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
+from ..errors import DeviceError
 from ..types import Tree
 from .kinds import kind_of
 
@@ -70,6 +72,48 @@ def type_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
     moves it, and what a loader yields is moved before.
     """
     return kind_of(device).type_of(dtype)
+
+
+def move_module(module: nn.Module, device: torch.device) -> None:
+    """
+    Move a module, whose parameters stay the objects they are: an optimizer that was made before steps them.
+
+    Raises:
+        DeviceError: it has no weights yet, or somebody else holds on to what a parameter is made of.
+    """
+    empty = next((name for name, one in module.named_parameters() if one.is_meta), None)
+    if empty is not None and device.type != "meta":
+        raise DeviceError(
+            f"the weights of the {type(module).__name__} ({empty}, for one) are on the meta device and hold no data: "
+            'load them before prepare, for instance with load_checkpoint_in_model(model, path, device_map={"": "cpu"}).'
+        )
+    if kind_of(device).keeps_parameters:
+        module.to(device)
+        return
+    swaps = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        module.to(device)
+    except RuntimeError as error:
+        if error.__cause__ is None:
+            raise
+        raise DeviceError(
+            f"the weights of the {type(module).__name__} cannot become tensors of {device.type} in their places "
+            f"({error.__cause__}). Prepare the model before anything computes with it or refers to its weights weakly."
+        ) from error
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(swaps)
+
+
+def for_files(tree: Tree) -> Tree:
+    """The same tree, with tensors that only a machine with their device could read from a file on the CPU."""
+    if all(_fit(one) for one in tensors_in(tree)):
+        return tree
+    return map_tree(lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) and not _fit(leaf) else leaf, tree)
+
+
+def _fit(tensor: torch.Tensor) -> bool:
+    return kind_of(tensor.device).fit_for_files(tensor)
 
 
 def send_to_device(tree: Tree, device: torch.device, non_blocking: bool = False) -> Tree:

@@ -94,6 +94,12 @@ def main() -> None:
     help="The port of process 0; 0 means a free port.  [default: 0]",
 )
 @click.option("--mixed-precision", type=click.Choice(PRECISION_WORDS), help="The precision of forward passes.")
+@click.option("--fp8-backend", help="What multiplies with --mixed-precision fp8: AO (torchao).  [default: AO]")
+@click.option(
+    "--tf32/--no-tf32",
+    default=None,
+    help="Round the operands of fp32 matrix products to TF32 on GPUs that can.  [default: as torch does]",
+)
 @click.option(
     "--split-batches",
     is_flag=True,

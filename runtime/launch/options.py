@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..config.cluster import PRECISIONS, ClusterConfig, default_path, read_config
+from ..config.cluster import PRECISIONS, ClusterConfig, default_path, fp8_words, read_config
 from ..errors import LaunchError, NotAvailableYet
 from .plan import Job
 from .sharding import environment_of
@@ -21,7 +21,7 @@ _LATER = {
     "--gradient-clipping": "DeepSpeed",
     "--use-megatron-lm": "Megatron-LM",
     "--megatron-lm-": "Megatron-LM",
-    "--fp8-": "fp8",
+    "--fp8-": "fp8 by Transformer Engine or MS-AMP",
     "--vm": "a TPU pod",
     "--tpu-": "a TPU pod",
     "--no-tpu-cluster": "a TPU pod",
@@ -59,6 +59,8 @@ class Options:
     main_process_ip: str | None = None
     main_process_port: int | None = None
     mixed_precision: str | None = None
+    fp8_backend: str | None = None
+    tf32: bool | None = None
     split_batches: bool | None = None
     gradient_accumulation_steps: int | None = None
     dynamo_backend: str | None = None
@@ -125,6 +127,8 @@ def job_of(
         gpu_ids=_first(options.gpu_ids, config.gpu_ids),
         threads=options.num_cpu_threads_per_process,
         dynamo=_dynamo(options, config),
+        fp8=_fp8(options, config),
+        tf32=options.tf32,
         sharding=environment_of(options.use_fsdp, options.use_parallelism_config, options.sharding, config, processes),
     )
 
@@ -151,6 +155,11 @@ def _dynamo(options: Options, config: ClusterConfig) -> dict[str, str]:
     names = ("backend", "mode", "use_fullgraph", "use_dynamic", "use_regional_compilation")
     said = {name: _first(getattr(options, f"dynamo_{name}"), getattr(config, f"dynamo_{name}")) for name in names}
     return {name: str(value).lower() for name, value in said.items() if value is not None}
+
+
+def _fp8(options: Options, config: ClusterConfig) -> dict[str, str]:
+    backend = {} if options.fp8_backend is None else {"backend": options.fp8_backend}
+    return {**(config.fp8_config or {}), **fp8_words(backend, "--fp8-backend")}
 
 
 def _processes(options: Options, config: ClusterConfig, default: int) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from ..errors import LaunchError
 
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES")
+"""What devices a process sees: the driver of each kind reads its own."""
 _SANITIZER = "torchlift.runtime.monitoring.sanitizer"
 
 
@@ -40,6 +42,10 @@ class Job:
     """How models are compiled: the ends of variables, and their values."""
     sharding: Mapping[str, str] = field(default_factory=dict)
     """Variables that say how weights are sharded, and their values."""
+    fp8: Mapping[str, str] = field(default_factory=dict)
+    """How layers multiply in fp8: the ends of variables, and their values."""
+    tf32: bool | None = None
+    """Round products of matrices in fp32, where the device can; None: what torch does by itself."""
     restart: int = 0
     """How often the job has been started before."""
     sanitize: str | None = None
@@ -127,11 +133,14 @@ def _settings(job: Job) -> dict[str, str]:
         settings["TORCHLIFT_SPLIT_BATCHES"] = "1"
     if job.gradient_accumulation_steps is not None:
         settings["TORCHLIFT_GRADIENT_ACCUMULATION_STEPS"] = str(job.gradient_accumulation_steps)
+    if job.tf32 is not None:
+        settings["TORCHLIFT_TF32"] = str(int(job.tf32))
     if job.gpu_ids not in (None, "all"):
-        settings["CUDA_VISIBLE_DEVICES"] = str(job.gpu_ids)
+        settings.update((name, str(job.gpu_ids)) for name in _VISIBLE)
     if job.sanitize is not None:
         settings.update(TORCHLIFT_SANITIZE="1", TORCHLIFT_SANITIZE_FOLDER=job.sanitize)
     settings.update((f"TORCHLIFT_DYNAMO_{name.upper()}", value) for name, value in job.dynamo.items())
+    settings.update((f"ACCELERATE_FP8_{name.upper()}", value) for name, value in job.fp8.items())
     settings.update(job.sharding)
     if job.restart:
         settings["TORCHELASTIC_RESTART_COUNT"] = str(job.restart)

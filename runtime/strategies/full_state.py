@@ -10,7 +10,7 @@ from torch import nn
 
 from .. import torch_spmd
 from ..collectives.world import World
-from ..device.placement import map_tree, tensors_in
+from ..device.placement import map_tree
 from ..torch_sharding import as_sharded, is_sharded, shards_weights, whole_of
 
 
@@ -45,19 +45,10 @@ def gathered(world: World, tree: Any, what: str) -> Any:
         tree: with the same sharded tensors everywhere.
         what: is done with it, for messages.
     """
-    if torch_spmd.begun():
-        return on_the_cpu(tree)
     if not holds_shards(tree):
         return tree
     whole = _gatherer(world, what)
     return map_tree(lambda leaf: whole(leaf) if is_sharded(leaf) else leaf, tree)
-
-
-def on_the_cpu(tree: Any) -> Any:
-    """A tree with copies of the tensors of torch_xla on the CPU: files hold those, and load without torch_xla."""
-    if not any(map(torch_spmd.is_laid_out, tensors_in(tree))):
-        return tree
-    return map_tree(torch_spmd.ToCpu(), tree)
 
 
 def whole_tensor(world: World, tensor: Any) -> torch.Tensor | None:

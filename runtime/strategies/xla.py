@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from itertools import chain
 from typing import Any
 
 import torch
@@ -19,9 +18,9 @@ from torch import nn
 from .. import torch_spmd
 from ..collectives.world import World
 from ..config.settings import Settings
-from ..device.placement import tensors_in
+from ..device.placement import move_module, tensors_in
 from ..device.precision import Precision
-from ..errors import DeviceError, MixedUseError, NotAvailableYet
+from ..errors import MixedUseError, NotAvailableYet
 from .graph import Graph
 from .strategy import TrainingEngine
 
@@ -88,33 +87,20 @@ def lay_out(model: nn.Module, world: World, precision: Precision, sharded: bool)
     Raises:
         DeviceError: it has weights without data, or weights that something else refers to weakly.
     """
-    name = type(model).__name__
-    empty = [key for key, one in chain(model.named_parameters(), model.named_buffers()) if one.is_meta]
-    if empty:
-        raise DeviceError(
-            f"{len(empty)} weights of the {name} are on the meta device ({empty[0]} is the first): they have no values "
-            "that could be moved. Load them before prepare: load_checkpoint_in_model(model, FILE, device_map={'': "
-            "'cpu'})."
-        )
-    try:
-        with torch_spmd.moving_in_place():
-            model.to(world.device)
-    except RuntimeError as error:
-        raise DeviceError(
-            f"the {name} cannot be moved to torch_xla: {error}. Something refers to its weights weakly, or keeps the "
-            "graph of a loss. Prepare the model right after it is made."
-        ) from error
+    move_module(model, world.device)
     cut = [torch_spmd.lay_weight(one, sharded) for one in model.parameters()]
     for buffer in model.buffers():
         torch_spmd.lay_weight(buffer, False)
     if sharded:
-        log.info("%d of %d weights of the %s are sharded over %d devices", sum(cut), len(cut), name, _devices())
+        log.info(
+            "%d of %d weights of the %s are sharded over %d devices",
+            sum(cut),
+            len(cut),
+            type(model).__name__,
+            torch_spmd.device_count(),
+        )
     torch_spmd.sync()
     return SpmdEngine(model, world, precision)
-
-
-def _devices() -> int:
-    return torch_spmd.device_count()
 
 
 def check_settings(settings: Settings, scaler: object) -> None:

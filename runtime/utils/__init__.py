@@ -13,6 +13,9 @@ from ..compat.modules import merge_dicts as merge_dicts
 from ..compat.modules import recursive_getattr as recursive_getattr
 from ..compat.unsupported import absent as __getattr__  # noqa: F401
 from ..process.progress_bar import tqdm as tqdm
+from .ao import convert_model_to_fp8_ao as convert_model_to_fp8_ao
+from .ao import filter_first_and_last_linear_layers as filter_first_and_last_linear_layers
+from .ao import has_ao_layers as has_ao_layers
 from .constants import MODEL_NAME as MODEL_NAME
 from .constants import OPTIMIZER_NAME as OPTIMIZER_NAME
 from .constants import PROFILE_PATTERN_NAME as PROFILE_PATTERN_NAME

@@ -1,15 +1,15 @@
 """Names that scripts import from here."""
 
-from ..compat.plugins import AORecipeKwargs as AORecipeKwargs
 from ..compat.plugins import BnbQuantizationConfig as BnbQuantizationConfig
 from ..compat.plugins import DeepSpeedPlugin as DeepSpeedPlugin
 from ..compat.plugins import DeepSpeedSequenceParallelConfig as DeepSpeedSequenceParallelConfig
-from ..compat.plugins import FP8RecipeKwargs as FP8RecipeKwargs
 from ..compat.plugins import MegatronLMPlugin as MegatronLMPlugin
-from ..compat.plugins import MSAMPRecipeKwargs as MSAMPRecipeKwargs
-from ..compat.plugins import TERecipeKwargs as TERecipeKwargs
 from ..compat.plugins import TorchTensorParallelPlugin as TorchTensorParallelPlugin
 from ..compat.unsupported import absent as __getattr__  # noqa: F401
+from ..config.eight_bits import AORecipeKwargs as AORecipeKwargs
+from ..config.eight_bits import FP8RecipeKwargs as FP8RecipeKwargs
+from ..config.eight_bits import MSAMPRecipeKwargs as MSAMPRecipeKwargs
+from ..config.eight_bits import TERecipeKwargs as TERecipeKwargs
 from ..config.fsdp import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from ..config.handlers import AutocastKwargs as AutocastKwargs
 from ..config.handlers import DistributedDataParallelKwargs as DistributedDataParallelKwargs

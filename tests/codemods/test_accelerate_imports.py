@@ -103,6 +103,11 @@ SWAPPED = {
         f"{PLAIN}\nfrom accelerate.utils.operations import gather", "Accelerator()",
         "from torchlift.runtime import Accelerator\nfrom torchlift.runtime.utils import gather",
     ),
+    "a precision": (
+        f"{PLAIN}\nfrom accelerate.utils import AORecipeKwargs",
+        "Accelerator(mixed_precision='fp8', kwargs_handlers=[AORecipeKwargs()])",
+        "from torchlift.runtime import Accelerator\nfrom torchlift.runtime.utils import AORecipeKwargs",
+    ),
     "a logger": (
         f"{PLAIN}\nfrom accelerate.logging import get_logger", "Accelerator()",
         "from torchlift.runtime import Accelerator\nfrom torchlift.runtime.logging import get_logger",
@@ -122,7 +127,6 @@ MISSING = {
     "big models": (f"{PLAIN}, init_empty_weights", "Accelerator()", "", "init_empty_weights"),
     "an engine": (f"{PLAIN}, DeepSpeedPlugin", "Accelerator()", "", "DeepSpeedPlugin"),
     "an argument": (PLAIN, "Accelerator(fsdp_plugin=None)", "", "Accelerator(fsdp_plugin=...)"),
-    "a precision": (PLAIN, "Accelerator(mixed_precision='fp8')", "", 'mixed_precision="fp8"'),
     "a method": (PLAIN, "Accelerator()", "accelerator.lomo_backward(loss, 0.1)", "Accelerator.lomo_backward"),
     "a sub-module": ("import accelerate.utils\n" + PLAIN, "Accelerator()", "", "accelerate.utils"),
     "by the module": (

@@ -42,12 +42,12 @@ def ends(run_python: Callable[..., Any], tmp_path: Path) -> Callable[..., str]:
         ),
         ('Accelerator(mixed_precision="fp16")', {}, 'Use "bf16"'),
         ('Accelerator(dynamo_backend="inductor")', {}, "every step is compiled anyway"),
-        ('Accelerator().prepare(torch.nn.Linear(2, 2, device="meta"))', {}, "on the meta device (weight is the first)"),
+        ('Accelerator().prepare(torch.nn.Linear(2, 2, device="meta"))', {}, "are on the meta device and hold no data"),
         ("Accelerator(kwargs_handlers=[ShapeBuckets(lengths=())])", {}, "whole numbers from 1 on"),
         (
             "import weakref; m = torch.nn.Linear(2, 2); w = weakref.ref(m.weight); Accelerator().prepare(m)",
             {},
-            "Something refers to its weights weakly",
+            "refers to its weights weakly",
         ),
     ],
 )

@@ -24,7 +24,7 @@ OPTIMIZER = torch.optim.SGD(MODEL.parameters(), 0.1)
 
 CONSTRUCTED = {
     "mixed_precision": ({"mixed_precision": "fp17"}, ValueError, "is 'fp17'; it must be one of: no, fp16, bf16"),
-    "fp8": ({"mixed_precision": "fp8"}, NotImplementedError, 'mixed_precision="fp8" is not available .* Use "bf16"'),
+    "double": ({"mixed_precision": "64-true"}, NotImplementedError, 'mixed_precision="64-true" is not available'),
     "windows twice": (
         {"gradient_accumulation_steps": 2, "gradient_accumulation_plugin": GradientAccumulationPlugin(num_steps=3)},
         ValueError,

@@ -72,7 +72,6 @@ def test_one_process():
     ("arguments", "error", "words"),
     [
         ({"mixed_precision": "half"}, UnknownWordError, "no, fp16, bf16"),
-        ({"mixed_precision": "fp8"}, NotAvailableYet, "bf16"),
         ({"megatron_lm_plugin": object()}, NotAvailableYet, "megatron_lm_plugin"),
         ({"gradient_accumulation_steps": 0}, MixedUseError, "1 or more"),
         (

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from torchlift.runtime.device.choice import choose_device
-from torchlift.runtime.device.kinds import DeviceKind, current, kind_of, known_types
+from torchlift.runtime.device.kinds import DeviceKind, accelerators, current, kind_of
 from torchlift.runtime.errors import DeviceError, MixedUseError, UnknownWordError
 
 RUNTIME = Path(__file__).resolve().parents[3] / "runtime"
@@ -33,7 +33,7 @@ MAY_NAME_DEVICES = {
 def literals(file):
     """Names of kinds of devices in the code of a file: as strings (docstrings aside), and as attributes."""
     tree = ast.parse(file.read_text())
-    kinds = "|".join(name for name in known_types() if name != "cpu")
+    kinds = "|".join(accelerators())
     bodies = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     documents = set()
     for node in ast.walk(tree):

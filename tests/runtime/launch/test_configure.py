@@ -203,7 +203,7 @@ def test_the_self_test():
     [
         ("--zero_stage=3", "DeepSpeed"),
         ("--use_megatron_lm", "Megatron-LM"),
-        ("--fp8_backend=TE", "fp8"),
+        ("--fp8_margin=1", "fp8 by Transformer Engine"),
         ("--tpu_name=a", "a TPU pod"),
         ("--enable_cpu_affinity", "binding processes to cores"),
     ],
@@ -221,3 +221,32 @@ def test_options_of_a_script_are_its_own(tmp_path):
         [*COMMAND, *command.split(), script, "--use_fsdp"], capture_output=True, text=True, timeout=400
     )
     assert done.stdout == "--use_fsdp reduce-overhead true\n", done.stderr
+
+
+def test_settings_of_fp8_and_tf32_reach_the_processes(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("mixed_precision: fp8\nfp8_config:\n  backend: ao\n  pad_inner_dim: false\n")
+    job = job_of(Options(config_file=str(file), tf32=False), ("x",), {})
+    environment = plan(job, {})[0].environment
+    assert {name: environment[name] for name in environment if "FP8" in name or "TF32" in name} == {
+        "ACCELERATE_FP8_BACKEND": "ao",
+        "ACCELERATE_FP8_PAD_INNER_DIM": "False",
+        "TORCHLIFT_TF32": "0",
+    }
+    assert "TORCHLIFT_TF32" not in plan(job_of(Options(), ("x",), {}), {})[0].environment
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fp8_config: {backend: TE}", "backend TE of fp8_config"),
+        ("fp8_config: {margin: 2}", "margin of fp8_config"),
+    ],
+)
+def test_settings_of_fp8_by_other_packages(tmp_path, text, words):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    with pytest.raises(NotAvailableYet, match=f"{words}.* Set the backend to AO: .*pip install"):
+        read_config(file)
+    with pytest.raises(NotAvailableYet, match="backend MSAMP of --fp8-backend"):
+        job_of(Options(fp8_backend="msamp"), ("x",), {})
