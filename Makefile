@@ -12,13 +12,15 @@ PUBLIC_VENV := .venv-public
 PUBLIC_READY := $(PUBLIC_VENV)/.ready
 ACCELERATE_VENV := .venv-accelerate
 ACCELERATE_READY := $(ACCELERATE_VENV)/.ready
+XLA_VENV := .venv-xla
+XLA_READY := $(XLA_VENV)/.ready
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 
 OF_THE_REWRITER := tests/rewriter tests/codemods tests/hazards tests/test_fixtures.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-null test-all corpus public public-judge public-faults fuzz-programs lint format docs bench build clean mutants test-accelerate
+.PHONY: help demo test test-null test-all corpus public public-judge public-faults fuzz-programs lint format docs bench build clean mutants test-accelerate test-xla
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -58,6 +60,9 @@ test-accelerate: $(READY)  ## run Accelerate's own tests against the runtime: CH
 	@$(MAKE) --no-print-directory $(ACCELERATE_READY)
 	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --commit '$(COMMIT)' --only '$(ONLY)' --jobs $(PROCESSES) $(if $(ACCEPT),--accept)
 
+test-xla: $(XLA_READY)  ## train on 1, 2 and 8 virtual devices of torch_xla, in an environment of its own
+	@env -u PYTHONPATH $(XLA_VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadgroup -m xla tests/xla
+
 lint: $(READY)  ## formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -80,7 +85,7 @@ build: $(READY)  ## the wheel and the source archive, in dist/
 	@ls dist
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) $(PUBLIC_VENV) .public build dist *.egg-info .demo .mutants .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PUBLIC_VENV) $(ACCELERATE_VENV) $(XLA_VENV) .public build dist *.egg-info .demo .mutants .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
@@ -113,4 +118,11 @@ $(ACCELERATE_READY): tests/accelerate_suite/requirements.txt $(READY)
 		> "$$($(ACCELERATE_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/development.pth"
 	@echo "installing what Accelerate's tests import into $(ACCELERATE_VENV) (a minute or two)"
 	@$(BIN)/python -m pip --python $(ACCELERATE_VENV)/bin/python install --quiet --quiet --disable-pip-version-check -r tests/accelerate_suite/requirements.txt
+	@touch $@
+
+# torch_xla loads beside torch 2.9 alone, so that it has an environment of its own, with the torch that it needs.
+$(XLA_READY): tests/xla/requirements.txt pyproject.toml
+	@test -x $(XLA_VENV)/bin/python || { echo "creating $(XLA_VENV)"; $(PYTHON) -m venv $(XLA_VENV); }
+	@echo "installing torch_xla and what it needs into $(XLA_VENV) (some minutes)"
+	@$(XLA_VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[runtime]' -r tests/xla/requirements.txt
 	@touch $@

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         GradientAccumulationPlugin,
         GradScalerKwargs,
         InitProcessGroupKwargs,
+        ShapeBuckets,
         TorchDynamoPlugin,
     )
     from .config.parallelism import ParallelismConfig
@@ -76,6 +77,7 @@ __all__ = [
     "GradientAccumulationPlugin",
     "GradScalerKwargs",
     "InitProcessGroupKwargs",
+    "ShapeBuckets",
     "TorchDynamoPlugin",
     "DDPCommunicationHookType",
     "DistributedType",
@@ -113,6 +115,7 @@ _HOME = {
     "GradientAccumulationPlugin": ".config.handlers",
     "GradScalerKwargs": ".config.handlers",
     "InitProcessGroupKwargs": ".config.handlers",
+    "ShapeBuckets": ".config.handlers",
     "TorchDynamoPlugin": ".config.handlers",
     "ProjectConfiguration": ".config.project",
     "debug_launcher": ".launch.notebook",

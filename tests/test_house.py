@@ -113,7 +113,7 @@ LAYERS = {
     """,
     "runtime": """
         types errors classes available
-        torch_internals torch_sharding
+        torch_internals torch_sharding torch_spmd
         device
         config
         process

@@ -126,6 +126,12 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
     help="With --verify: the most batches per pass.",
 )
 @click.option("--as-is", is_flag=True, help="With --verify: only seed; do not keep the global batch.")
+@click.option(
+    "--device",
+    type=click.Choice(["xla"]),
+    default="",
+    help="With --verify: xla runs the new code on virtual devices of torch_xla; --procs counts these.",
+)
 @click.option("--double", is_flag=True, help="With --verify: compute in float64 and compare to 1e-9.")
 @click.option(
     "--limit",

@@ -145,7 +145,7 @@ def _asked(given: Mapping[str, Any]) -> Asked | None:
     """The options of the verification; None without ``--verify``."""
     unsaid = Asked()._asdict()
     if not given["verify"]:
-        for name in ("procs", "steps", "as_is", "double", "keep"):
+        for name in ("procs", "steps", "as_is", "double", "keep", "device"):
             if given[name] != unsaid[name]:
                 raise UsageError(f"--{name.replace('_', '-')} needs --verify")
         return None

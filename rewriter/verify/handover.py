@@ -149,6 +149,7 @@ def request(
         "seconds": asked.limit,
         "by_nature": _by_nature(files),
         "sharded": sharded,
+        "device": asked.device,
         "distributed": any(trait.kind == "by-hand" for file in files for trait in file.traits),
     }
 

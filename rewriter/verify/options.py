@@ -21,5 +21,7 @@ class Asked(NamedTuple):
     """The time limit of one run, in seconds."""
     python: str | None = None
     """The interpreter that imports torch."""
+    device: str = ""
+    """"xla": on virtual devices of torch_xla, which ``procs`` counts then."""
     arguments: tuple[str, ...] = ()
     """The arguments of the script, after ``--``."""

@@ -23,6 +23,7 @@ from ..data.epochs import seed_of
 from ..data.loader import LoaderOptions, made_by_hand, prepare_loader, set_even_batches
 from ..data.loader import is_prepared as is_prepared_loader
 from ..data.progress import Progress
+from ..device.kinds import kind_of
 from ..device.placement import move_module
 from ..device.precision import Precision
 from ..errors import MixedUseError, NotAvailableYet, UnclearBatchError, expect
@@ -39,6 +40,7 @@ from ..strategies.extend import extend, restore
 from ..strategies.join import joined
 from ..strategies.strategy import PrecisionEngine, TrainingEngine
 from ..strategies.unwrap import spread
+from .all_devices import AllDevices
 from .sharded_models import ShardedModels, modules_in
 from .unfit import check_device_map, check_unknown
 
@@ -89,6 +91,9 @@ class Preparation:
         self._scaler = scaler
         self._monitor = monitor
         self._sharded = ShardedModels(settings, world, precision)
+        self._all_devices: AllDevices | None = None
+        if kind_of(device).drives_all:
+            self._all_devices = AllDevices(settings, world, precision, scaler, lambda: len(self.gates))
         self._noise_parted = False
         self.even_batches = settings.even_batches
         """For loaders that are prepared from now on."""
@@ -172,6 +177,11 @@ class Preparation:
             first = self._world.rank == 0
             self._converted += convert(model, self._precision.word, self._settings.recipe, self._device, first)
         model.__dict__["_is_accelerate_prepared"] = True
+        if self._all_devices is not None:
+            on_all = self._all_devices.model(model, not evaluation_mode)
+            if not evaluation_mode:
+                self._add(on_all)
+            return model
         if self._sharded.shards(model) and not evaluation_mode:
             known = [*self.models, *self._coming]
             self._add(self._sharded.shard(model, known, self._scaler, self._settings.parallel.broadcast_buffers))
@@ -240,7 +250,9 @@ class Preparation:
                 state_to_device(optimizer)
             agree = None if self._world.alone else self._agree_on_loss
             before = None if self._world.alone else self._before_step
-            self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, agree, before, self._zeroed))
+            after = None if self._all_devices is None else self._all_devices.after_step
+            hooks = (agree, before, self._zeroed, after)
+            self.gates.append(prepare_optimizer(optimizer, self._windows, self._scaler, *hooks))
         return optimizer
 
     def _zeroed(self, gate: Gate) -> None:
@@ -339,6 +351,7 @@ class Preparation:
             seed=seed_of(self._world, self._settings.data_seed) if self._settings.use_seedable_sampler else None,
             rng_types=self._settings.rng_types,
             stateful=self._settings.stateful,
+            buckets=self._settings.buckets,
         )
         prepared = prepare_loader(loader, options)
         self.loaders.append(prepared)

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..collectives.world import World
 from ..config.settings import Settings
+from ..device.kinds import kind_of
 from ..device.placement import map_tree
 from ..device.precision import Precision
 from ..strategies.extend import extend
@@ -38,6 +39,8 @@ class ShardedModels:
         self._world = world
         self._precision = precision
         self._mesh: DeviceMesh | None = None
+        if kind_of(world.device).drives_all:  # another strategy shards there
+            return
         if settings.sharding is not None and world.alone:
             log.warning("there is one process: sharding its weights changes nothing, and they stay whole.")
             return

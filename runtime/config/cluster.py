@@ -17,7 +17,10 @@ from .sharding_keys import FSDP, MESH, checked
 
 PRECISIONS = ["no", "bf16", "fp16", "fp8", "int8"]
 DYNAMO_MODES = ["default", "reduce-overhead", "max-autotune"]
-_KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "MULTI_MLU", "MULTI_MUSA", "MULTI_HPU", "FSDP")
+_KINDS = (
+    *("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "MULTI_MLU", "MULTI_MUSA", "MULTI_HPU", "FSDP"),
+    *("XLA", "TPU"),
+)
 _LATER = {
     "deepspeed_config": "DeepSpeed",
     "megatron_lm_config": "Megatron-LM",
@@ -27,7 +30,7 @@ _LATER = {
 """Keys that may be in a file as long as they ask for nothing."""
 _WITHOUT_EFFECT = (
     *("main_training_function", "same_network", "rdzv_backend", "downcast_bf16", "debug"),
-    # of TPUs: they mean nothing for other jobs, and a job on a TPU is refused by its distributed_type
+    # of TPU pods: they mean nothing for other jobs, and several machines are refused
     *("tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo", "tpu_vm", "tpu_env", "command_file", "commands"),
 )
 
@@ -84,7 +87,7 @@ class ClusterConfig:
             raise UnknownWordError("mixed_precision", self.mixed_precision, PRECISIONS)
         if self.dynamo_mode not in (None, *DYNAMO_MODES):
             raise UnknownWordError("dynamo_mode", self.dynamo_mode, DYNAMO_MODES)
-        if self.distributed_type in ("DEEPSPEED", "MEGATRON_LM", "XLA", "TPU"):
+        if self.distributed_type in ("DEEPSPEED", "MEGATRON_LM"):
             raise NotAvailableYet(f"distributed_type: {self.distributed_type}", "Use MULTI_GPU or MULTI_CPU.")
         if self.distributed_type not in (None, *_KINDS):
             raise UnknownWordError("distributed_type", self.distributed_type, list(_KINDS))
@@ -100,6 +103,11 @@ class ClusterConfig:
                 f"fsdp_config has no effect with distributed_type: {self.distributed_type}. Set "
                 "distributed_type: FSDP, or remove fsdp_config."
             )
+
+    @property
+    def by_xla(self) -> bool:
+        """One process drives all devices, by torch_xla; `num_processes` counts these in files of Accelerate."""
+        return self.distributed_type in ("XLA", "TPU")
 
     @property
     def shards(self) -> bool:

@@ -44,6 +44,8 @@ class Environment:
     dynamo_regional: bool | None
     device: str | None
     """The device of this process; the one with its number when None."""
+    pjrt_device: str | None
+    """What torch_xla computes on, as it is written there."""
     fsdp: bool
     """Weights are sharded, as the variables FSDP_* say."""
     parallelism: bool
@@ -91,6 +93,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
             env, "TORCHLIFT_DYNAMO_USE_REGIONAL_COMPILATION", "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"
         ),
         device=_word(env, "TORCHLIFT_DEVICE", "ACCELERATE_TORCH_DEVICE"),
+        pjrt_device=env.get("PJRT_DEVICE") or None,
         fsdp=bool(_switch(env, "TORCHLIFT_USE_FSDP", "ACCELERATE_USE_FSDP")),
         parallelism=bool(_switch(env, "TORCHLIFT_USE_PARALLELISM_CONFIG", "ACCELERATE_USE_PARALLELISM_CONFIG")),
     )

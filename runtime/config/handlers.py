@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
@@ -245,6 +245,28 @@ def window_length(name: str, given: Any) -> int:
     if steps < 1 or (not isinstance(given, str) and steps != given):
         raise MixedUseError(f"{name} is {given}; it must be 1 or more, in whole numbers.")
     return steps
+
+
+@dataclass
+class ShapeBuckets(KwargsHandler):
+    """
+    Lengths to which batches are padded where each shape is compiled anew (torch_xla). Elsewhere nothing is padded.
+
+    What is padded counts in a loss and in a metric, unless the script leaves it out (`ignore_index`, a mask).
+    """
+
+    lengths: tuple[int, ...]
+    """A tensor gets the next of them; one that is longer than all stays."""
+    dim: int = 1
+    """The dimension that is padded, at its end."""
+    fill: float | Mapping[Any, float] = 0
+    """What with; or, by the keys (or positions) of a batch, what which tensor is padded with, and no others are."""
+
+    def __post_init__(self) -> None:
+        if not self.lengths or any(not isinstance(one, int) or one < 1 for one in self.lengths):
+            raise MixedUseError(f"ShapeBuckets(lengths={self.lengths!r}): it takes whole numbers from 1 on.")
+        if self.dim < 1:
+            raise MixedUseError(f"ShapeBuckets(dim={self.dim}): rows are dimension 0; it takes a later one, from 1 on.")
 
 
 def sorted_out(handlers: Iterable[Any] | None) -> dict[type, KwargsHandler]:

@@ -17,6 +17,7 @@ from .handlers import (
     GradScalerKwargs,
     InitProcessGroupKwargs,
     KwargsHandler,
+    ShapeBuckets,
     TorchDynamoPlugin,
     one_of,
     sorted_out,
@@ -97,6 +98,12 @@ class Settings:
     """How weights are sharded; None: every process has whole models."""
     mesh: ParallelismConfig | None
     """How processes are divided; None: weights are sharded among all of them, or not at all."""
+
+    @property
+    def buckets(self) -> ShapeBuckets | None:
+        """Lengths to which batches are padded where each shape is compiled; None: as they are."""
+        found = self.handlers.get(ShapeBuckets)
+        return found if isinstance(found, ShapeBuckets) else None
 
 
 def resolve(

@@ -16,11 +16,15 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
+from .. import torch_spmd
 from ..classes import Front, in_front
 from ..collectives.world import World
+from ..config.handlers import ShapeBuckets
+from ..device.kinds import kind_of
 from ..errors import MixedUseError, expect
 from ..types import RNGType
 from .batches import KEY, Batches
+from .buckets import padded
 from .dispatch import Dispatched
 from .epochs import Epochs, in_order_of_epochs
 from .iterable import ShardedStream, TaggedCollate
@@ -53,6 +57,8 @@ class LoaderOptions:
     """Made those of rank 0 at the start of a pass."""
     stateful: bool = False
     """The place in the middle of a pass can be saved."""
+    buckets: ShapeBuckets | None = None
+    """Lengths to which batches are padded where each shape is compiled."""
 
 
 @dataclass(frozen=True)
@@ -422,8 +428,16 @@ class _underneath(AbstractContextManager[None]):
 
 
 def _on_device(batches: Iterator[Any], options: LoaderOptions) -> Iterator[Any]:
+    lazy = options.device is not None and kind_of(options.device).drives_all
+    buckets = options.buckets if lazy else None
     for batch in batches:
-        moved = sent(batch, options.device or torch.device("cpu"), options.non_blocking)()
+        moved = sent(
+            batch if buckets is None else padded(batch, buckets),
+            options.device or torch.device("cpu"),
+            options.non_blocking,
+        )()
         if not options.world.alone:
             options.progress.moved(moved)
         yield moved
+        if lazy:  # what the loop has asked for with this batch is run: its graph does not grow
+            torch_spmd.sync()

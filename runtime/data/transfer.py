@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .. import torch_spmd
 from ..device.kinds import kind_of
 from ..device.placement import map_tree, send_to_device, tensors_in
 
@@ -55,10 +56,19 @@ def sent(batch: Any, device: torch.device, non_blocking: bool) -> Callable[[], A
     The copy has begun where a stream for copies lets it disturb nothing. Elsewhere, and for a batch that is not known
     well enough, it is made when it is asked for.
     """
+    if kind_of(device).drives_all:
+        return lambda: _laid_out(batch, device)
     copies = beside(device)
     if copies is None or not _known(batch):
         return lambda: send_to_device(batch, device, non_blocking)
     return copies.send(batch, non_blocking)
+
+
+def _laid_out(batch: Any, device: torch.device) -> Any:
+    """A batch on all devices of torch_xla, each with its run of rows. Tensors are sent together."""
+    waiting = [one for one in tensors_in(batch) if type(one) is torch.Tensor and one.device.type == "cpu"]
+    sent = dict(zip(map(id, waiting), torch_spmd.send_rows(waiting), strict=True))
+    return send_to_device(map_tree(lambda leaf: sent.get(id(leaf), leaf), batch), device)
 
 
 def _known(batch: Any) -> bool:

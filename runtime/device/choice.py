@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from .. import torch_spmd
 from ..errors import DeviceError, MixedUseError, UnknownWordError
 from ..types import DistributedType
 from .kinds import accelerators, current, kind_of
@@ -12,7 +13,7 @@ VARIABLES = "TORCHLIFT_DEVICE (or ACCELERATE_TORCH_DEVICE)"
 _CPU = torch.device("cpu")
 
 
-def choose_device(local_rank: int, cpu: bool, asked: str | None = None) -> torch.device:
+def choose_device(local_rank: int, cpu: bool, asked: str | None = None, pjrt: str | None = None) -> torch.device:
     """
     The accelerator with the number of this process on its machine; the CPU where there is none or none is wanted.
 
@@ -21,12 +22,15 @@ def choose_device(local_rank: int, cpu: bool, asked: str | None = None) -> torch
         cpu: none is wanted.
         asked: what the environment asks for: a type of devices, of which the one with this number is meant, or one
             device of it ("name:1").
+        pjrt: the variable PJRT_DEVICE, by which torch_xla is asked for.
 
     Raises:
         UnknownWordError: torch knows no such device.
         DeviceError: there is none here.
         MixedUseError: an accelerator and the CPU are both asked for.
     """
+    if not cpu and torch_spmd.is_wanted(asked, pjrt):
+        return torch_spmd.start(pjrt)
     if asked is not None:
         device = _asked(asked, local_rank, cpu)
     else:
@@ -76,4 +80,5 @@ def _missing(name: str) -> str:
 
 def distributed_type(world_size: int, device: torch.device) -> DistributedType:
     """The word for `world_size` processes on such devices."""
-    return DistributedType.NO if world_size == 1 else kind_of(device).word
+    kind = kind_of(device)
+    return DistributedType.NO if world_size == 1 and not kind.drives_all else kind.word

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from .. import torch_spmd
+from ..available import is_available
 from ..errors import DeviceError
 from ..types import DistributedType
 
@@ -39,6 +41,8 @@ class DeviceKind:
     """Copies on a stream of their own are known to work."""
     tensor_float: ClassVar[bool] = False
     """It can multiply matrices of fp32 numbers faster, with fewer bits (TF32)."""
+    drives_all: ClassVar[bool] = False
+    """One process drives all of them: a tensor lies on all, and what is computed with it is compiled first."""
     in_files: ClassVar[bool | None] = None
     """Files with its tensors can be read on machines without it; None: not known."""
     package: ClassVar[str | None] = None
@@ -374,6 +378,52 @@ class _Tpu(DeviceKind):
     package = "torch_tpu"
 
 
+class _Xla(DeviceKind):
+    """All devices of torch_xla as one."""
+
+    word = DistributedType.XLA
+    numbered = False
+    drives_all = True
+    in_files = False
+    package = "torch_xla"
+
+    def present(self) -> bool:
+        return is_available("torch_xla")
+
+    def available(self) -> bool:
+        return torch_spmd.begun()
+
+    def count(self) -> int:
+        return torch_spmd.device_count()
+
+    def of_process(self, local_rank: int) -> torch.device:
+        return torch.device(self.name, 0)
+
+    def select(self, device: torch.device) -> None:
+        return
+
+    def begun(self) -> bool:
+        return torch_spmd.begun()
+
+    def backend(self) -> str:
+        return f"torch_xla, {self.count()} devices"
+
+    def pins(self) -> bool:
+        return False
+
+    def random_states(self) -> list[torch.Tensor]:
+        return [torch.tensor(torch_spmd.rng_state())]
+
+    def random_state(self, device: torch.device) -> torch.Tensor | None:
+        return self.random_states()[0]
+
+    def set_random_state(self, state: torch.Tensor, device: torch.device) -> None:
+        torch_spmd.seed(int(state))
+
+    def autocasts(self) -> Sequence[torch.dtype]:
+        return (torch.bfloat16,)
+
+
 class _Meta(DeviceKind):
     """Tensors without memory: nothing computes there."""
 
@@ -401,6 +451,7 @@ _KINDS: dict[str, type[DeviceKind]] = {
     "musa": _Musa,
     "hpu": _Hpu,
     "tpu": _Tpu,
+    torch_spmd.DEVICE_TYPE: _Xla,
     "meta": _Meta,
 }
 

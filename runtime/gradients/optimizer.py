@@ -30,6 +30,7 @@ class Gate:
         agree: calls a closure, and makes the loss that it returns that of all processes; None on one process.
         before: called on all processes before a step is made, or left out because of an overflow: the one place for it.
         zeroed: called when gradients have been dropped.
+        after: called when a step has been made.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Gate:
         agree: Callable[[Any], Any] | None = None,
         before: Callable[[Gate], None] | None = None,
         zeroed: Callable[[Gate], None] | None = None,
+        after: Callable[[], None] | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.made = 0
@@ -60,6 +62,7 @@ class Gate:
         self._agree = agree
         self._before = before
         self._zeroed = zeroed
+        self._after = after
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """One step, if the window is complete and nothing has overflowed."""
@@ -74,7 +77,10 @@ class Gate:
             self._before(self)
         if self._scaler is None:
             self._count()
-            return self._step(*map(self._agreed, args), **{name: self._agreed(one) for name, one in kwargs.items()})
+            done = self._step(*map(self._agreed, args), **{name: self._agreed(one) for name, one in kwargs.items()})
+            if self._after is not None:
+                self._after()
+            return done
         return self._scaled_step(self._scaler, args, kwargs)
 
     def _agreed(self, value: Any) -> Any:
@@ -131,9 +137,10 @@ def prepare_optimizer(
     agree: Callable[[Any], Any] | None = None,
     before: Callable[[Gate], None] | None = None,
     zeroed: Callable[[Gate], None] | None = None,
+    after: Callable[[], None] | None = None,
 ) -> Gate:
     """Put a gate before `step` and `zero_grad`; the optimizer stays the same object."""
-    gate = Gate(optimizer, windows, scaler, agree, before, zeroed)
+    gate = Gate(optimizer, windows, scaler, agree, before, zeroed, after)
 
     def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         return gate.step(*args, **kwargs)

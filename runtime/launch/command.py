@@ -83,6 +83,7 @@ def main() -> None:
 @click.option("--num-processes", type=click.IntRange(min=1), help="How many processes, on all machines.  [default: 1]")
 @click.option("--cpu", is_flag=True, default=None, help="Stay on the CPU.")
 @click.option("--multi-gpu", is_flag=True, help="Accepted: the processes use the available GPUs.")
+@click.option("--tpu", is_flag=True, help="One process that drives all devices of torch_xla: TPUs, as a rule.")
 @click.option("--gpu-ids", help="Numbers of the GPUs to use, separated by commas; the default is one process per GPU.")
 @click.option("--num-machines", type=click.IntRange(min=1), help="How many machines.  [default: 1]")
 @click.option("--machine-rank", type=click.IntRange(min=0), help="The number of this machine.  [default: 0]")

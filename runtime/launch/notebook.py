@@ -45,8 +45,8 @@ def notebook_launcher(
     Run a training function on several processes of this machine, from a notebook.
 
     The accelerator is made inside the function, and nothing may have used a GPU before. With one process the function
-    runs right here, and so it does where a launcher has started this process as one of several: of a notebook that was
-    exported to a script.
+    runs right here. So it does by torch_xla, where one process drives all devices, and where a launcher has started
+    this process as one of several: of a notebook that was exported to a script.
 
     Returns what the function returned in the main process, a copy with its tensors on the CPU: ``losses =
     notebook_launcher(train)``. Of several machines, only that of the main process gets it, and the others None. What
@@ -55,7 +55,7 @@ def notebook_launcher(
     Args:
         function: the training function.
         args: its arguments.
-        num_processes: on this machine; the number of accelerators when None.
+        num_processes: on this machine; the number of accelerators when None. By torch_xla it is not asked for.
         mixed_precision: "no", "bf16", "fp16", "fp8" or "int8", for accelerators that are told nothing else.
         use_port: where the processes meet; 0 takes a free port.
         master_addr: where machine 0 is reached.
@@ -79,7 +79,12 @@ def notebook_launcher(
             "notebook_launcher on several machines with a rendezvous of torch",
             "Leave out the rdzv arguments, and give master_addr and use_port.",
         )
-    started = topology(read_environment()).distributed
+    environment = read_environment()
+    started = topology(environment).distributed
+    if not started and num_nodes == 1 and not environment.cpu:
+        from .. import torch_spmd
+
+        started = torch_spmd.is_wanted(environment.device, environment.pjrt_device)  # one process for all devices
     count = 1 if started else _count(num_processes)
     if started or (count == 1 and num_nodes == 1):
         with set_for_a_while({"TORCHLIFT_MIXED_PRECISION": precision}):

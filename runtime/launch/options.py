@@ -22,8 +22,8 @@ _LATER = {
     "--use-megatron-lm": "Megatron-LM",
     "--megatron-lm-": "Megatron-LM",
     "--fp8-": "fp8 by Transformer Engine or MS-AMP",
-    "--tpu": "a TPU",
     "--vm": "a TPU pod",
+    "--tpu-": "a TPU pod",
     "--no-tpu-cluster": "a TPU pod",
     "--enable-cpu-affinity": "binding processes to cores",
     "--mpirun-": "starting with mpirun",
@@ -52,6 +52,7 @@ class Options:
     num_processes: int | None = None
     cpu: bool | None = None
     multi_gpu: bool = False
+    tpu: bool = False
     gpu_ids: str | None = None
     num_machines: int | None = None
     machine_rank: int | None = None
@@ -105,11 +106,16 @@ def job_of(
     if options.multi_gpu and options.num_processes is None and config.num_processes is None and not options.gpu_ids:
         raise LaunchError("--multi-gpu does not set the number of processes. Add --num-processes or --gpu-ids.")
     processes = _processes(options, config, default_processes)
+    all_devices = options.tpu or config.by_xla
+    if all_devices:
+        _check_all_devices(options, config)
+        processes = 1
     return Job(
         num_processes=processes,
         command=command,
         module=options.module,
         no_python=options.no_python,
+        all_devices=all_devices,
         cpu=bool(options.cpu or config.use_cpu or config.distributed_type == "MULTI_CPU"),
         mixed_precision=_first(options.mixed_precision, config.mixed_precision),
         split_batches=bool(_first(options.split_batches, config.split_batches)),
@@ -125,6 +131,24 @@ def job_of(
         tf32=options.tf32,
         sharding=environment_of(options.use_fsdp, options.use_parallelism_config, options.sharding, config, processes),
     )
+
+
+def _check_all_devices(options: Options, config: ClusterConfig) -> None:
+    """
+    By torch_xla one process drives all devices of a machine.
+
+    Raises:
+        LaunchError: more is asked for, or the CPU.
+    """
+    if options.cpu or options.multi_gpu or options.gpu_ids:
+        raise LaunchError("--tpu contradicts --cpu, --multi-gpu and --gpu-ids. Leave one out.")
+    if (options.num_processes or 1) > 1:
+        raise LaunchError(
+            f"--num-processes is {options.num_processes}, but by torch_xla one process drives all devices. Leave the "
+            "option out."
+        )
+    if (options.num_machines or config.num_machines) > 1:
+        raise NotAvailableYet("a job on several machines by torch_xla (a TPU pod)", "Use one machine.")
 
 
 def _dynamo(options: Options, config: ClusterConfig) -> dict[str, str]:

@@ -23,6 +23,8 @@ class Job:
     """The script and its arguments, verbatim."""
     module: bool = False
     cpu: bool = False
+    all_devices: bool = False
+    """One process drives all devices, by torch_xla."""
     mixed_precision: str | None = None
     split_batches: bool = False
     gradient_accumulation_steps: int | None = None
@@ -123,6 +125,8 @@ def _settings(job: Job) -> dict[str, str]:
     settings = {}
     if job.cpu:
         settings["TORCHLIFT_CPU"] = "1"
+    if job.all_devices:
+        settings["TORCHLIFT_DEVICE"] = "xla"
     if job.mixed_precision is not None:
         settings["TORCHLIFT_MIXED_PRECISION"] = job.mixed_precision
     if job.split_batches:

@@ -7,6 +7,7 @@ import sys
 
 import torch
 
+from .. import torch_spmd
 from ..config.environment import read_environment
 from .topology import topology
 
@@ -30,6 +31,8 @@ def set_seed(seed: int, device_specific: bool = False, deterministic: bool = Fal
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    if torch_spmd.begun():
+        torch_spmd.seed(seed)
     if deterministic:
         torch.use_deterministic_algorithms(True)
 

@@ -14,7 +14,7 @@ import torch
 from ..config.environment import read_environment
 from ..device.choice import choose_device, distributed_type
 from ..device.kinds import kind_of
-from ..errors import MixedUseError, newer
+from ..errors import MixedUseError, TopologyError, newer
 from ..types import Decorated, DistributedType
 from . import group
 from .guards import goes_first, only_when
@@ -80,7 +80,10 @@ class PartialState:
         helper = imported_by_worker()
         place = ALONE if helper else topology(environment)
         wanted = None if helper else environment.device
-        device = choose_device(place.local_rank, cpu or environment.cpu or helper, wanted)
+        stays = cpu or environment.cpu or helper
+        device = choose_device(place.local_rank, stays, wanted, environment.pjrt_device)
+        if place.distributed and kind_of(device).drives_all:
+            raise _one_process(place)
         group.start(place, device, timeout, backend, init_method)
         self.__dict__.update(
             topology=place,
@@ -93,7 +96,7 @@ class PartialState:
             is_local_main_process=place.is_local_main,
             is_last_process=place.is_last,
             use_distributed=place.distributed,
-            backend=group.backend(),
+            backend=kind_of(device).backend() if kind_of(device).drives_all else group.backend(),
             debug=False,
             _cpu=cpu or environment.cpu,
         )
@@ -193,3 +196,10 @@ class PartialState:
         """Print once per machine."""
         if self.is_local_main_process:
             print(*args, **kwargs)  # noqa: T201
+
+
+def _one_process(place: Topology) -> TopologyError:
+    return TopologyError(
+        f"WORLD_SIZE is {place.world_size}, but by torch_xla one process drives all devices. Start one process "
+        "(torchlift launch without --num-processes); for processes on the CPU, add --cpu."
+    )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .. import torch_spmd
 from ..collectives.world import World
 from ..device.placement import map_tree
 from ..torch_sharding import as_sharded, is_sharded, shards_weights, whole_of
@@ -84,8 +85,14 @@ def full_state(world: World, model: nn.Module, what: str) -> dict[str, Any]:
         what: is done with it, for messages.
 
     Returns:
-        The state dict; of a sharded model, on the CPU of rank 0, and empty on the others.
+        The state dict; of a sharded model, on the CPU of rank 0, and empty on the others; by torch_xla, on the CPU.
     """
+    if any(map(torch_spmd.is_laid_out, model.parameters())):
+        laid_out: dict[str, Any] = model.state_dict(keep_vars=True)
+        copied = torch_spmd.ToCpu()
+        for name, value in laid_out.items():
+            laid_out[name] = copied(value)
+        return laid_out
     if not any(map(is_sharded, model.parameters())):
         plain: dict[str, Any] = model.state_dict()
         return plain

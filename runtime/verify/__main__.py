@@ -81,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one run may take (default: 120)")
     parser.add_argument("--wait", type=float, default=20.0, help="seconds that a process may wait (default: 20)")
     parser.add_argument("--cpu", action="store_true", help="stay on the CPU")
+    parser.add_argument(
+        "--device", choices=["xla"], default="", help="xla: on virtual devices of torch_xla; --procs counts these"
+    )
     parser.add_argument("--strategy", choices=["ddp", "fsdp"], default="ddp", help="fsdp: with sharded weights")
     parser.add_argument(
         "--distributed",
@@ -122,6 +125,7 @@ def _request(options: argparse.Namespace, script: list[str]) -> VerifyRequest:
         wait=options.wait,
         cpu=options.cpu,
         sharded=options.strategy == "fsdp",
+        device=options.device,
         distributed=options.distributed,
     )
 

@@ -36,7 +36,7 @@ from .warm import warm
 _DISTRIBUTED = (b"init_process_group", b"LOCAL_RANK", b"WORLD_SIZE")
 _DROPPED = (
     "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT DISPLAY WAYLAND_DISPLAY "
-    "TORCHELASTIC_RUN_ID PYTHONSAFEPATH"
+    "TORCHELASTIC_RUN_ID PYTHONSAFEPATH PJRT_DEVICE CPU_NUM_DEVICES"
 ).split()
 _SETTINGS = {
     "MPLBACKEND": "Agg",
@@ -90,7 +90,7 @@ class Server:
         self._traces: dict[str, RunTrace] = {}
         self._texts = [list(own_files(program).values()) for program in (request.original, request.migrated)]
         self._spawns = request.distributed and by_hand.spawns(self._texts[0])
-        self._cpu = request.cpu or _accelerators() < max(request.procs)
+        self._cpu = request.cpu or bool(request.device) or _accelerators() < max(request.procs)
 
     def verify(self) -> Verdict:
         """Run, compare, clean up."""
@@ -131,7 +131,7 @@ class Server:
             repeated.update({count: repeated[count].beside(self._ahead(count)) for count in sorted(shaky)})
             promises = self._compare(repeated)
         whole = 1 in request.procs and self._traces["migrated on 1"].sound
-        if self._cpu and not request.cpu and whole and not self._obstacle(1):
+        if self._cpu and not request.cpu and not request.device and whole and not self._obstacle(1):
             promises += explained([self._rehearse()], self._line)
         broken = any(promise.outcome is Outcome.BROKEN for promise in promises)
         compared = not all(map(self._obstacle, self._originals))
@@ -206,6 +206,7 @@ class Server:
                 or not self.request.exact
                 or self._says(self.request.migrated, _KEPT_BY),
                 unstable=shaky.get(self._count(count), Unstable()),
+                devices=count if self.request.device else 0,
                 said=self.request.by_nature,
             )
             found += explained(compare(about), self._line)
@@ -242,11 +243,18 @@ class Server:
         place = self.folder / name.replace(" ", "-")
         scratch = mirror(program, place)
         self._scratches[name] = scratch, snapshot(scratch)
+        devices = count if migrated and request.device else 0
+        if devices:  # one process drives them
+            count = 1
         split = migrated and count > 1 and request.exact and not request.distributed
         spawned = self._spawns and not migrated
         ports = tuple(get_free_port() for _ in range(COUNT))
         port = ports[0] if count > 1 or self._says(program, _DISTRIBUTED) else None
         environment = self._environment(count, split, port, pretend)
+        if devices:
+            stays = ("TORCHLIFT_CPU", "ACCELERATE_USE_CPU")
+            environment = {name: value for name, value in environment.items() if name not in stays}
+            environment.update(self._by_xla(devices))
         if spawned:
             environment = {k: v for k, v in environment.items() if k not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
         home, module = root_of(program)
@@ -298,6 +306,11 @@ class Server:
             kept.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count))
             kept.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         return kept
+
+    def _by_xla(self, devices: int) -> dict[str, str]:
+        """Variables for one process with virtual devices."""
+        sharded = {"ACCELERATE_USE_FSDP": "true"} if self.request.sharded and devices > 1 else {}
+        return {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices), "TF_CPP_MIN_LOG_LEVEL": "2", **sharded}
 
     def _over(self, run: Run) -> None:
         if self._progress is not None:

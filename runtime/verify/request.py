@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..available import is_available
+
 VERSION = 1
+DEVICES = ("", "xla")
 
 
 class RequestError(ValueError):
@@ -60,6 +64,9 @@ class VerifyRequest:
     """Why the training of several processes is close to the original's and not equal to it, where that is known."""
     sharded: bool = False
     """The migrated script runs with sharded weights where there are several processes."""
+    device: str = ""
+    """What the migrated script computes on, where that is not what it finds by itself: "xla" is the virtual devices of
+    torch_xla, all driven by one process. `procs` counts these then; the original stays on the CPU."""
     distributed: bool = False
     """The original is distributed by hand: N processes of the migrated script are compared with N of the original."""
 
@@ -70,11 +77,22 @@ class VerifyRequest:
             raise RequestError(f"steps is {self.steps}; it must be 1 or more")
         if self.seconds <= 0 or self.wait <= 0:
             raise RequestError("time limits must be above 0")
+        if self.device not in DEVICES:
+            raise RequestError(f"device is {self.device!r}; it must be one of: {', '.join(filter(None, DEVICES))}")
+        if self.device and (self.distributed or self.double):
+            raise RequestError("device xla goes with no script that is distributed by hand, and not with double")
+        if self.device and not is_available("torch_xla"):
+            raise RequestError(
+                f"device xla needs torch_xla, which this Python ({sys.executable}) does not have: name one "
+                "that does with --python"
+            )
         if self.double and not self.exact:
             raise RequestError("double needs exact mode: leave out --as-is")
 
 
-_PLAIN = tuple("steps exact double keep seconds wait output_bytes disk_bytes cpu by_nature sharded distributed".split())
+_PLAIN = tuple(
+    "steps exact double keep seconds wait output_bytes disk_bytes cpu by_nature sharded device distributed".split()
+)
 
 
 def program_at(path: Path, cwd: Path, text: bytes | None = None) -> Script:

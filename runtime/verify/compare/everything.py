@@ -34,7 +34,7 @@ _WHOLE = ("steps", "lines", "files", "checkpoints")
 
 def compare(about: About) -> list[Promise]:
     """The promises, in the order in which a reader wants them."""
-    return [_one(about, id, check) for id, check in _checks(about.alone)]
+    return [_one(about, id, check) for id, check in _checks(about.migrated.size == 1)]
 
 
 def nothing(processes: int, why: str) -> list[Promise]:

@@ -80,18 +80,20 @@ class About:
     kept_until: int | None = None
     """The first step whose short batch the runtime completes with other rows; None when there is none."""
     unstable: Unstable = field(default_factory=Unstable)
+    devices: int = 0
+    """The migrated run is one process on so many virtual devices of torch_xla; 0: it is not."""
     said: str = ""
     """Why figures of several processes are not equal to the original's, as the request says."""
 
     @property
     def processes(self) -> int:
-        """Of the migrated run."""
-        return self.migrated.size
+        """Of the migrated run; by torch_xla, its devices."""
+        return self.devices or self.migrated.size
 
     @property
     def alone(self) -> bool:
-        """One process: figures must agree bit for bit."""
-        return self.processes == 1
+        """One process on the device of the original: figures must agree bit for bit."""
+        return self.processes == 1 and not self.devices
 
     @property
     def by_hand(self) -> bool:
@@ -116,7 +118,7 @@ class About:
 
     def by_nature(self) -> str:
         """Why figures of several processes cannot be compared with the original's; empty when they can."""
-        if self.alone:
+        if self.alone or self.devices:
             return ""
         if not self.kept:
             return "the runtime cannot keep the global batch here"

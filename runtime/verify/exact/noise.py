@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ...device.kinds import kind_of
 from ..hooks.data import InHand
 from ..hooks.recorder import Recorder
 from .order import Fetching
@@ -24,6 +25,7 @@ from .order import Fetching
 _STRIDE = 0x9E3779B97F4A7C15
 _IN_PLACE = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
 _BY_SIZE = "rand randn"
+_WITH_DEVICE = "rand randn randint randperm normal"
 _NUMPY = "binomial exponential normal poisson randint uniform"
 _NUMPY_BY_SIZE = "rand randn"
 _PYTHON = "betavariate choice choices gauss normalvariate randint random randrange sample shuffle triangular uniform"
@@ -49,6 +51,8 @@ class Noise:
 
     def install(self) -> None:
         """Replace the functions."""
+        for name in _WITH_DEVICE.split():
+            setattr(torch, name, _by_the_cpu(getattr(torch, name)))
         for name in _BY_SIZE.split():
             setattr(torch, name, self._by_size(name))
         for name in _IN_PLACE.split():
@@ -72,7 +76,8 @@ class Noise:
         return self._filling or Fetching.now or self._hand.number == 0 or not self._recorder.mine
 
     def _generator(self, device: torch.device) -> torch.Generator:
-        return torch.Generator(device).manual_seed(self._seed())
+        where = "cpu" if kind_of(device).drives_all else device  # torch_xla has no generators
+        return torch.Generator(where).manual_seed(self._seed())
 
     def _seed(self) -> int:
         """The seed of the next call."""
@@ -98,9 +103,21 @@ class Noise:
         original = _ORIGINAL[name]
         rows = tensor.dim() and not isinstance(tensor, torch.nn.Parameter)  # weights have no rows of a batch
         total, start = self._cut(tensor.shape[0]) if rows else (0, 0)
+        if kind_of(tensor.device).drives_all:
+            return self._fill_on_the_cpu(tensor, original, args, {**kwargs, "generator": generator})
         self._filling = True
         try:
             self._draw(tensor, original, args, {**kwargs, "generator": generator}, total, start)
+        finally:
+            self._filling = False
+        return tensor
+
+    @torch.no_grad()
+    def _fill_on_the_cpu(self, tensor: torch.Tensor, original: Any, args: Any, kwargs: Any) -> torch.Tensor:
+        """The numbers of the original, which is on the CPU. One process has all rows."""
+        self._filling = True
+        try:
+            tensor.copy_(original(torch.empty(tensor.shape, dtype=tensor.dtype), *args, **kwargs))
         finally:
             self._filling = False
         return tensor
@@ -186,8 +203,9 @@ class Noise:
                 self._recorder.hold("rows of a batch mixed by randperm", 0)
             kwargs.pop("generator", None)
             device = torch.device(kwargs.pop("device", None) or "cpu")
-            permutation: torch.Tensor = original(n, generator=self._generator(device), device=device, **kwargs)
-            return permutation
+            generator = self._generator(device)
+            permutation: torch.Tensor = original(n, generator=generator, device=generator.device, **kwargs)
+            return permutation.to(device)
 
         return drawn
 
@@ -290,6 +308,19 @@ class Noise:
             return drawn[start : start + shape[0]]
 
         setattr(module, name, drawn)
+
+
+def _by_the_cpu(original: Any) -> Callable[..., Any]:
+    """Where torch_xla draws, the numbers are those that the original draws on the CPU."""
+
+    @wraps(original)
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or not kind_of(torch.device(device)).drives_all:
+            return original(*args, **kwargs)
+        return original(*args, **{**kwargs, "device": "cpu"}).to(device)
+
+    return drawn
 
 
 _ORIGINAL: dict[str, Any] = {name: getattr(torch.Tensor, name) for name in _IN_PLACE.split()}

@@ -23,6 +23,9 @@ MAY_NAME_DEVICES = {
     "compat/packages.py": "is_xpu_available and the like: the names of Accelerate's questions",
     "verify/exact/pretended.py": "simulates such a device where there is none",
     "verify/exact/double.py": "the functions of torch that it patches, by the modules that have them",
+    "torch_spmd.py": "torch_xla, which is no device of torch.accelerator",
+    "launch/plan.py": "the variable that stands for --tpu",
+    "launch/command.py": "the option --tpu",
     "launch/options.py": "options of Accelerate's launcher",
 }
 """Files with the name of a kind of device in their code, and why."""

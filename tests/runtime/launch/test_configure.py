@@ -204,7 +204,7 @@ def test_the_self_test():
         ("--zero_stage=3", "DeepSpeed"),
         ("--use_megatron_lm", "Megatron-LM"),
         ("--fp8_margin=1", "fp8 by Transformer Engine"),
-        ("--tpu", "a TPU"),
+        ("--tpu_name=a", "a TPU pod"),
         ("--enable_cpu_affinity", "binding processes to cores"),
     ],
 )
