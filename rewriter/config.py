@@ -27,6 +27,10 @@ class Strategy(str, Enum):
     FSDP = "fsdp"
 
 
+DEVICES = ("tpu", "xla")
+"""Whose steps are compiled: both name the same devices, by torch_xla."""
+
+
 class Config(NamedTuple):
     """The settings for one file."""
 
@@ -49,6 +53,8 @@ class Config(NamedTuple):
     """Also report which values are equal on all processes, and what the processes do together."""
     strategy: Strategy = Strategy.DDP
     """With ``fsdp`` findings say what of the script does not work with sharded weights; the new code is the same."""
+    device: str = ""
+    """With ``tpu`` findings say what of each step makes a device wait, or compile anew, that compiles its steps."""
     launched: bool = False
     """One process starts the script, and the processes that train later: a notebook."""
 
@@ -88,6 +94,7 @@ class RawConfig(NamedTuple):
     partial: bool = False
     tells: bool = False
     strategy: Strategy | None = None
+    device: str = ""
 
     def matches(self, pattern: str, path: Path) -> bool:
         """
@@ -151,6 +158,7 @@ def final(raw: RawConfig, options: RawConfig, path: Path) -> Config:
         partial=options.partial,
         tells=options.tells,
         strategy=options.strategy or raw.strategy or Strategy.DDP,
+        device=options.device or raw.device,
     )
 
 
@@ -211,6 +219,7 @@ def _raw(file: Path, table: Any) -> RawConfig:
     check = _Check(file, table)
     precision, target = check.word("mixed-precision", PRECISIONS), check.word("target", [t.value for t in Target])
     strategy = check.word("strategy", [each.value for each in Strategy])
+    device = check.word("device", DEVICES)
     ignores = cast("dict[str, Any]", check.value("per-file-ignores", dict, "a table of pattern = [rule ids]") or {})
     raw = RawConfig(
         file=file,
@@ -220,6 +229,7 @@ def _raw(file: Path, table: Any) -> RawConfig:
         exclude=check.words("exclude") or (),
         target=None if target is None else Target(target),
         strategy=None if strategy is None else Strategy(strategy),
+        device=device or "",
         mixed_precision=precision,
         keep_global_batch=cast("bool | None", check.value("keep-global-batch", bool, "true or false")),
         per_file_ignores=tuple((pattern, check.strings("per-file-ignores", ids)) for pattern, ids in ignores.items()),

@@ -274,6 +274,7 @@ def _options(config: Config) -> dict[str, str]:
         "mixed_precision": config.mixed_precision or "",
         "batch": "global" if config.keep_global_batch else "process",
         **({} if config.strategy is Strategy.DDP else {"strategy": config.strategy.value}),
+        **({"device": config.device} if config.device else {}),
     }
 
 

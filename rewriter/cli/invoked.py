@@ -57,6 +57,8 @@ def chosen(options: RawConfig) -> Iterator[str]:
         yield f"--target {options.target.value}"
     if options.strategy is not None:
         yield f"--strategy {options.strategy.value}"
+    if options.device:
+        yield f"--device {options.device}"
     if options.mixed_precision is not None:
         yield f"--mixed-precision {options.mixed_precision}"
     if options.keep_global_batch:

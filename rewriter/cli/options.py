@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..config import PRECISIONS, Strategy, Target
+from ..config import DEVICES, PRECISIONS, Strategy, Target
 from ..verify.options import Asked
 from .usage import FORMATS, HELP, UsageError
 
@@ -128,9 +128,8 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
 @click.option("--as-is", is_flag=True, help="With --verify: only seed; do not keep the global batch.")
 @click.option(
     "--device",
-    type=click.Choice(["xla"]),
-    default="",
-    help="With --verify: xla runs the new code on virtual devices of torch_xla; --procs counts these.",
+    type=click.Choice(DEVICES),
+    help="tpu: also report what is slow on TPUs. With --verify, run on virtual devices of torch_xla, as xla does.",
 )
 @click.option("--double", is_flag=True, help="With --verify: compute in float64 and compare to 1e-9.")
 @click.option(

@@ -131,6 +131,7 @@ def _request(given: Mapping[str, Any]) -> Request:
         assume=tuple(assumption("--assume", text) for text in given["assume"]),
         target=Target(given["target"]) if given["target"] else None,
         strategy=Strategy(given["strategy"]) if given["strategy"] else None,
+        device=given["device"] or "",
         mixed_precision=given["mixed_precision"],
         keep_global_batch=given["keep_global_batch"] or None,
         partial=given["partial"],
@@ -145,7 +146,7 @@ def _asked(given: Mapping[str, Any]) -> Asked | None:
     """The options of the verification; None without ``--verify``."""
     unsaid = Asked()._asdict()
     if not given["verify"]:
-        for name in ("procs", "steps", "as_is", "double", "keep", "device"):
+        for name in ("procs", "steps", "as_is", "double", "keep"):
             if given[name] != unsaid[name]:
                 raise UsageError(f"--{name.replace('_', '-')} needs --verify")
         return None
@@ -154,7 +155,8 @@ def _asked(given: Mapping[str, Any]) -> Asked | None:
     named = given["paths"]
     if len(named) != 1 or named[0] == "-" or Path(named[0]).is_dir():
         raise UsageError("--verify runs one script: name only its file")
-    return Asked(**{name: given[name] for name in unsaid if name != "arguments"})
+    asked = {name: given[name] for name in unsaid if name != "arguments"}
+    return Asked(**asked | {"device": "xla" if given["device"] else ""})
 
 
 def _exclusive(given: Mapping[str, Any], *names: str) -> None:

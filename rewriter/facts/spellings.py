@@ -9,3 +9,8 @@ GPU_NUMBERS = frozenset(
     "device dev local_rank".split()
 )
 """How scripts call the number of a GPU."""
+
+WITHOUT_CUDA = frozenset(
+    "is_available device_count is_initialized is_bf16_supported manual_seed manual_seed_all empty_cache".split()
+)
+"""Functions of `torch.cuda` that answer, or do nothing, where there is no CUDA."""

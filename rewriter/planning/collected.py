@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import libcst as cst
 
+from ..analysis.compiled.steps import compiled_steps
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import CallRecord, Unit
@@ -163,6 +164,7 @@ class Collected:
             *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
             *(survival(state, unit, reach, training, plan_.stands) if self._shards() else ()),
+            *(compiled_steps(state, unit, reach, training) if program.config.device else ()),
             *self.twofold,
             *anyway.remarks,
             *(finding for u, finding in cut.findings if u is unit),

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Literal
 
 from ..roles import Role
+from ..spellings import WITHOUT_CUDA
 from .kinds import outside, processes, tensors, training
 from .loading import methods, named, packages, row, transfer
 
@@ -439,6 +440,23 @@ def divides_by(maker: str, method: str) -> bool:
     module = {"numpy": "numpy.random", "python": "random"}.get(found.generator if found is not None else "", "")
     drawn = draws(f"{module}.{method}") if module else None
     return drawn is not None and drawn.draws in ("order", "choice")
+
+
+def gives_chosen(name: str) -> bool:
+    """Whether how many rows a call gives depends on values: ``torch.nonzero``, ``torch.unique``."""
+    opaque = transfer(name, tensors.Opaque)
+    return transfer(name, tensors.Choose) is not None or (opaque is not None and opaque.why.startswith("the size"))
+
+
+def makes_values(name: str) -> bool:
+    """Whether a call computes values of tensors: ``torch.isnan``, ``torch.Tensor.any``."""
+    return any(transfer(name, kind) is not None for kind in (tensors.Pointwise, tensors.Reduce))
+
+
+def needs_cuda(name: str) -> bool:
+    """Whether a function of `torch.cuda` has no answer where there is no CUDA."""
+    module, _, last = name.rpartition(".")
+    return module == "torch.cuda" and last not in WITHOUT_CUDA
 
 
 def unique(name: str) -> bool:
