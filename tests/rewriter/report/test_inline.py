@@ -247,3 +247,13 @@ def test_each_of_two_places_is_complete(tmp_path: Path) -> None:
     said, errors = terminal(tmp_path, {"COLUMNS": "100"}, apart=True)
     assert said.count("help:") == 1 and "[weighted-mean]" in said
     assert "help:" in errors and "1 finding\n  train.py:8: review [weighted-mean]" in errors
+
+
+def test_what_blocks_is_named_at_the_end_of_a_long_list() -> None:
+    stop = HERE._replace(id="clip", severity=Severity.BLOCKED)
+    said = summary(Result((file_of(stop, FAR),), 1), (), hint="To learn more: migrate --explain clip")
+    assert said.endswith("\n\nBlocked by: x.py:3 [clip]\n\nTo learn more: migrate --explain clip\n")
+    assert "Blocked by" not in summary(Result((file_of(stop),), 1), ()), "it is not far away"
+    assert "Blocked by" not in summary(Result((file_of(HERE, FAR),), 1), ())
+    many = [stop._replace(message=f"{n}", line=n + 1) for n in range(9)]
+    assert ", x.py:6 [clip], 3 more\n" in summary(Result((file_of(*many),), 1), ())
