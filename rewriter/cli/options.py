@@ -129,7 +129,7 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
 @click.option(
     "--device",
     type=click.Choice(["xla"]),
-    default="",
+    callback=lambda context, option, value: value or "",
     help="With --verify: xla runs the new code on virtual devices of torch_xla; --procs counts these.",
 )
 @click.option("--double", is_flag=True, help="With --verify: compute in float64 and compare to 1e-9.")
