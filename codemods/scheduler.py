@@ -66,7 +66,7 @@ def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             yield Finding(
                 ID,
                 schedule.node,
-                f"{schedule.name} is stepped with the optimizer, so it is prepared: the total number of steps it is "
+                f"`{schedule.name}` is stepped with the optimizer, so it is prepared: the total number of steps it is "
                 "built with must be that of a single process",
                 "no action needed if that number is computed before prepare(...); after it, len(loader) is N times "
                 "smaller",

@@ -43,6 +43,7 @@ import libcst as cst
 from ..rewriter.editing.edits import AddImport, Edit, EditGroup, Made, Replace, with_keyword
 from ..rewriter.facts.effects import Handle
 from ..rewriter.facts.module import ModuleFacts
+from ..rewriter.facts.reasons import about, called
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 
@@ -68,7 +69,7 @@ def _settle(facts: ModuleFacts, handle: Handle) -> Iterator[Edit | Finding]:
         yield Finding(
             "once",
             handle.call,
-            f"runs on every process but should run once: {handle.because}",
+            about(f"{{}} runs on every process but should run once: {handle.because}", called(handle.call)),
             "Accelerate has no tracker that does nothing: create it on the main process only and guard its uses, or "
             "log with accelerator.init_trackers and accelerator.log",
         )

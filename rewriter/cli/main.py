@@ -102,7 +102,7 @@ def _explain(catalogue: Sequence[Entry], id: str, *, color: bool) -> int:
 
     from ..audit.ids import MODULES
     from ..config import check_word
-    from ..report.explaining import documented, explained, explanation, sections
+    from ..report.explaining import OF_A_RULE, documented, explained, explanation, sections
 
     known = {entry.id: entry.module for entry in catalogue}
     audits = {name: f"{__package__.rpartition('.')[0]}.audit.{module}" for name, module in MODULES.items()}
@@ -111,6 +111,7 @@ def _explain(catalogue: Sequence[Entry], id: str, *, color: bool) -> int:
     width = get_terminal_size((100, 24)).columns
     if id in known or id in audits:
         doc = documented(known[id] if id in known else audits[id])
+        doc += OF_A_RULE if id in known else ""
         out(explained(id, doc, "rules" if id in known else "findings", width=width, color=color))
     else:
         out(explanation(id, width=width, color=color))

@@ -8,6 +8,12 @@ _LONGEST = 100
 """Of a longer piece of code the sentence says "this"."""
 
 
+def called(node: cst.CSTNode) -> str:
+    """A call in short, without its arguments: ``os.popen(...)``."""
+    named = node.func if isinstance(node, cst.Call) else node
+    return cst.Module([]).code_for_node(named).strip() + ("(...)" if isinstance(node, cst.Call) else "")
+
+
 def about(because: str, *things: str | cst.CSTNode) -> str:
     """A reason in which ``{}`` stands for what it is about: each thing as the script writes it."""
     if "{}" not in because:

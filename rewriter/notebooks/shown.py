@@ -213,6 +213,6 @@ def displays(
     cell: Cell,
     name: str,
     why: str,
-    remedy: str = "Save it to a file in the training, read the file in a separate cell after it, and display that here",
+    remedy: str = "save it to a file in the training, read the file in a separate cell after it, and display that here",
 ) -> NotGathered:
-    return NotGathered(cell.number, f"it displays something of the training ({name}), but {why}", remedy)
+    return NotGathered(cell.number, f"this cell displays something of the training ({name}), but {why}", remedy)

@@ -19,6 +19,11 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("findings.md")
 ADDRESS = "https://github.com/torchlift/torchlift/blob/main/docs"
 """Where the pages of the documentation are read."""
+OF_A_RULE = (
+    "\n\nA finding with this id is about a place that the rule left unchanged, or that somebody should look at. "
+    "What to do is in its `help:`."
+)
+"""What is said of the findings that have the id of a rule."""
 _WIDTH = 100
 _WIDEST, _NARROWEST = 110, 20
 """Sentences are wrapped at the width of the terminal, but not at more or fewer columns than these."""

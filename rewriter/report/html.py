@@ -287,7 +287,7 @@ def _roles(file: FileResult) -> str:
     if not file.roles:
         return ""
     lines = "".join(
-        f"<tr><td>{role.line}</td><td>{escape(role.scope)}</td><td>{escape(role.name)}</td>"
+        f"<tr><td>{file.at(role.line)[1:]}</td><td>{escape(role.scope)}</td><td>{escape(role.name)}</td>"
         f"<td>{escape(role.role)}</td><td>{code_words(role.because)}</td></tr>"
         for role in dict.fromkeys(file.roles)
     )

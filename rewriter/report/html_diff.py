@@ -8,8 +8,10 @@ from itertools import pairwise
 
 from ..findings import Severity
 from ..result import Change, FileResult
+from ..source import Cells
 from .colors import Span, colors
 from .html_frames import code_words
+from .inline import Numbering, numberings
 from .rows import DiffBlock, Row, hunks_of, is_whole, reasons
 from .text import at_lines, visible
 
@@ -25,15 +27,16 @@ def sheet(number: int, file: FileResult, rules: Mapping[str, str]) -> str:
     """Return the table; ``number`` is that of the file on the page."""
     old, new = map(colors, file.texts)
     columns = "<colgroup><col class='n'><col><col class='n'><col></colgroup>"
+    numbers = numberings(file)
     parts: list[str] = []
     for n, hunk in enumerate(hunks_of(file)):
-        first = next((row.old for row in hunk.rows if row.old), 1)
-        parts.append(f"<tbody data-hunk='{n}'><tr class='gap'><td colspan='4'>line {first}</td></tr></tbody>")
+        place = numbers[0].place(next((row.old for row in hunk.rows if row.old), 1))
+        parts.append(f"<tbody data-hunk='{n}'><tr class='gap'><td colspan='4'>{place}</td></tr></tbody>")
         for block in hunk.blocks:
             parts.append(_opening(n, block))
             if block.changed:
-                parts.append(_why(block.changes, rules))
-            parts.extend(_row(row, number, old, new) for row in block.rows)
+                parts.append(_why(block.changes, rules, file.source.notebook))
+            parts.extend(_row(row, number, old, new, numbers) for row in block.rows)
             parts.append("</tbody>")
     return f"<table class='diff'>{columns}{''.join(parts)}</table>"
 
@@ -47,32 +50,37 @@ def _opening(hunk: int, block: DiffBlock) -> str:
     return f"<tbody class='changed' {data}>"
 
 
-def _why(changes: Sequence[Change], rules: Mapping[str, str]) -> str:
+def _why(changes: Sequence[Change], rules: Mapping[str, str], notebook: Cells | None) -> str:
     """The rules at work and why: in short, and in full on request."""
     if not changes:
         return ""
     told = reasons(changes)
     chips = "".join(f"<span class='chip'>{escape(rule)}</span>" for rule in dict.fromkeys(rule for rule, _, _ in told))
     short = code_words("; ".join(dict.fromkeys(reason for _, reason, _ in told if reason)))
-    terms = "".join(_term(rule, reason, lines, rules) for rule, reason, lines in told)
+    terms = "".join(_term(rule, reason, at_lines(lines, notebook), rules) for rule, reason, lines in told)
     return (
         f"<tr class='why'><td colspan='4'><details><summary>{chips}<span class='short'>{short}</span></summary>"
         f"<dl>{terms}</dl></details></td></tr>"
     )
 
 
-def _term(rule: str, reason: str, lines: Sequence[int], rules: Mapping[str, str]) -> str:
-    place = at_lines(lines)
+def _term(rule: str, reason: str, place: str, rules: Mapping[str, str]) -> str:
     where = f" <span class='dim'>{place}</span>" if place else ""
     what = f"<br><span class='dim'>{code_words(rules[rule])}</span>" if rule in rules else ""
     return f"<div><dt>{escape(rule)}{where}</dt><dd>{code_words(reason)}{what}</dd></div>"
 
 
-def _row(row: Row, number: int, old: Mapping[int, Sequence[Span]], new: Mapping[int, Sequence[Span]]) -> str:
+def _row(
+    row: Row,
+    number: int,
+    old: Mapping[int, Sequence[Span]],
+    new: Mapping[int, Sequence[Span]],
+    numbers: tuple[Numbering, Numbering],
+) -> str:
     id = f" id='file{number}-{row.old}'" if row.old else ""
     kind = "" if row.same else " class='change'"
-    left = _cells("old", row.old, row.before, row.out, old.get(row.old, ()), row.same, "del")
-    right = _cells("new", row.new, row.after, row.into, new.get(row.new, ()), row.same, "ins")
+    left = _cells("old", numbers[0](row.old), row.before, row.out, old.get(row.old, ()), row.same, "del")
+    right = _cells("new", numbers[1](row.new), row.after, row.into, new.get(row.new, ()), row.same, "ins")
     return f"<tr{kind}{id}>{left}{right}</tr>"
 
 
@@ -89,7 +97,7 @@ def _cells(
         return f"<td class='{side} n empty'></td><td class='{side} empty'></td>"
     full = "" if same else " full"
     code = "".join(_code(text.rstrip("\r"), marks, spans, tag))
-    return f"<td class='{side} n{full}'>{number}</td><td class='{side}{full}'>{code}</td>"
+    return f"<td class='{side} n{full}'>{number or ''}</td><td class='{side}{full}'>{code}</td>"
 
 
 def _code(text: str, marks: Sequence[tuple[int, int]], spans: Sequence[Span], tag: str) -> Iterator[str]:

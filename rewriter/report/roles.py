@@ -19,8 +19,8 @@ _VALUES = ("equal", "local")
 
 
 def _tables(file: FileResult) -> str:
-    names = [(str(role.line), role.scope, role.name, role.role, role.because) for role in file.roles]
-    told = [(str(b.line), b.scope, b.name, b.kind, b.because) for b in file.behaviour]
+    names = [(file.at(role.line)[1:], role.scope, role.name, role.role, role.because) for role in file.roles]
+    told = [(file.at(b.line)[1:], b.scope, b.name, b.kind, b.because) for b in file.behaviour]
     parts = [
         _table("role", names),
         _table("step", [row for row in told if row[3] not in (*_VALUES, *LAYOUTS)]),

@@ -23,7 +23,7 @@ _ENDLESS = 1_000_000
 _MANY = 6
 """If at least this many files change, each gets one line and not a list of its edits."""
 _ERRORS = 6
-"""So many files that cannot be read are named, where each program has a line."""
+"""So many files that cannot be read are named, where each program has a line; so many findings that block."""
 _NARROWEST = 20
 """Lines are never wrapped at fewer columns."""
 _LISTED = 200
@@ -103,6 +103,8 @@ def summary(
         _table(page, rows(result, programs))
     else:
         _details(page, result, verb, drawn)
+    if not programs:
+        _stops(page, groups(result))
     if hint and result.files:
         page.lines += ["", *hint.splitlines()]  # commands to copy: a terminal wraps them by itself
     return "\n".join(page.lines) + "\n"
@@ -208,6 +210,17 @@ def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
             page.lines.append(f"    {line}")
     if first.remedy:
         page.entry(f"help: {visible(first.remedy)}", first="    ", rest="          ")
+
+
+def _stops(page: _Page, found: Sequence[FindingGroup]) -> None:
+    """What blocks the run, in a line at the end: the findings themselves may be far above."""
+    stops = [group for group in found if group.first.severity is Severity.BLOCKED]
+    if not stops or len(found) == 1:
+        return
+    named = [f"{group.places()[0]} [{group.first.id}]".replace(" ", TIED) for group in stops[:_ERRORS]]
+    more = [f"{len(stops) - _ERRORS} more"] if len(stops) > _ERRORS else []
+    page.lines.append("")
+    page.entry(f"Blocked by: {', '.join([*named, *more])}", rest="            ")
 
 
 def outcome(result: Result, errors: int, verb: str = "would change") -> str:

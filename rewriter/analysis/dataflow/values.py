@@ -513,7 +513,7 @@ class State:
         """
         if tensor.role is Role.LOCAL:
             return tensor
-        because = f"computed from {tensor.because}"
+        because = f"computed from what was {tensor.because}"
         key = ("local", tensor.role, because)
         thing = self._memo.setdefault(key, Origin(Role.LOCAL, tensor.node, because, "", tensor))
         assert isinstance(thing, Origin)

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.effects import Handle
+from ...facts.reasons import about, called
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
@@ -313,7 +314,7 @@ def once(call: cst.CSTNode, why: str) -> Finding:
     return Finding(
         "once",
         call,
-        f"runs on every process but should run once: {why}",
+        about(f"{{}} runs on every process but should run once: {why}", called(call)),
         "do it on the main process only, and guard its uses or give the other processes an object that does nothing",
         Severity.REVIEW,
     )

@@ -511,6 +511,7 @@ def test_a_rule_is_explained(migrate: Migrate) -> None:
     out = migrate("--explain", "backward").out
     assert out.startswith(b"backward\n\nRun the backward pass")
     assert b"\n    +    accelerator.backward(loss, retain_graph=True)\n" in out
+    assert b"\n\nA finding with this id is about a place that the rule left unchanged, or" in out
 
 
 def test_a_finding_is_explained(migrate: Migrate) -> None:

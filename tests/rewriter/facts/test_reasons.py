@@ -9,7 +9,7 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
-from torchlift.rewriter.facts.reasons import about
+from torchlift.rewriter.facts.reasons import about, called
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.source import read
 
@@ -62,3 +62,8 @@ def test_the_names_are_those_of_the_script() -> None:
     told = {reason for reason, rule in _reasons().items() if rule == "device_placement"}
     assert "the prepared loader yields `x, y` on the device" in told
     assert "`prepare` places `model` on the device" in told
+
+
+def test_a_call_is_named_without_its_arguments() -> None:
+    assert called(cst.parse_expression('os.popen("stty size", "r")')) == "os.popen(...)"
+    assert called(cst.parse_expression("self.writer")) == "self.writer"

@@ -774,7 +774,7 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
     [
         (
             (IMPORTS, BUILD, LOOP, "plt.plot(optimizer.state)"),
-            ":cell 4, line 1: it displays something of the training (plt), but what",
+            ":cell 4, line 1: this cell displays something of the training (plt), but what",
         ),
         (
             (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),

@@ -147,7 +147,7 @@ def test_the_losses_are_drawn_and_what_is_no_number_is_left_out() -> None:
 def test_the_outcome_and_what_to_run_next_stand_on_top() -> None:
     text = page(result(), (), verdict(), hints=["To apply:  migrate --write 'my train.py'"])
     top = text.partition("<main id='main'>")[2]
-    outcome = "1 file blocked, 1 file would change; 1 file checked."
+    outcome = "1 file blocked, 1 file would change in part; 1 file checked."
     assert top.lstrip().startswith(f"<section id='next' class='bad'><p>{outcome}")
     assert "<dt>To apply</dt><dd>migrate --write &#x27;my train.py&#x27;</dd></dl></section>" in top
     assert top.index("id='next'") < top.index("id='verdict'") < top.index("id='findings'")

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,12 @@ from rich.console import Console
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.notebooks.document import read_notebook
 from torchlift.rewriter.report.groups import FRAMED, groups, placed
+from torchlift.rewriter.report.html import page
+from torchlift.rewriter.report.html_diff import sheet
+from torchlift.rewriter.report.roles import roles_table
 from torchlift.rewriter.report.summary import summary
 from torchlift.rewriter.report.terminal import print_diff
-from torchlift.rewriter.result import CausePlace, Change, Diagnosis, FileResult, Result
+from torchlift.rewriter.result import CausePlace, Change, Diagnosis, FileResult, Result, RoleReport
 from torchlift.rewriter.source import Source, decode
 
 TEXT = "".join(f"line_{n} = f({n})\n" for n in range(1, 41))
@@ -139,11 +143,12 @@ def test_a_short_finding_keeps_its_place_and_its_id_at_any_width() -> None:
     assert "\n  x.py:3: review\n      [once]" in said
 
 
-def test_a_notebook_counts_the_lines_of_each_cell() -> None:
-    cells = ["import torch\na = f(1)\n", "b = 2\nc = f(3)\nd = g(4)\n"]
+def notebook_file(*told: Diagnosis) -> FileResult:
+    """A notebook of two cells; the first one gets a line."""
+    cells = ["import torch\na = f(1)", "b = 2\nc = f(3)\nd = g(4)"]
     document = {
         "cells": [
-            {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell.rstrip("\n")}
+            {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell}
             for cell in cells
         ],
         "metadata": {},
@@ -152,9 +157,11 @@ def test_a_notebook_counts_the_lines_of_each_cell() -> None:
     }
     notebook = read_notebook(json.dumps(document).encode(), Path("n.ipynb"))
     source = Source(notebook.path, notebook.data, notebook.read(notebook.data), "utf-8", notebook=notebook)
-    after = notebook.with_texts(["import torch\na = f(1)\na = 2", cells[1].rstrip("\n")])
-    told = HERE._replace(line=6, column=5, end=9)
-    lines = drawn(FileResult(source, after, diagnoses=(told,)))
+    return FileResult(source, notebook.with_texts([f"{cells[0]}\na = 2", cells[1]]), diagnoses=told)
+
+
+def test_a_notebook_counts_the_lines_of_each_cell() -> None:
+    lines = drawn(notebook_file(HERE._replace(line=6, column=5, end=9)))
     assert lines[1:] == [
         "@@ cell 1, line 1 @@",
         "     cell 1",
@@ -170,6 +177,19 @@ def test_a_notebook_counts_the_lines_of_each_cell() -> None:
         "3 3  d = g(4)",
         "",
     ]
+
+
+def test_the_page_and_the_table_of_roles_count_them_in_cells_too() -> None:
+    file = notebook_file()
+    role = RoleReport("c", "<module>", "loss", "given by f", 6)
+    change = Change("backward", 6, 1, "it is more")
+    file = file._replace(roles=(role,), changes=(change,))
+    shown = sheet(0, file, {})
+    assert "<td colspan='4'>cell 1, line 1</td>" in shown
+    assert re.findall(r"class='new n[^']*'>(\d*)<", shown) == ["", "1", "2", "3", "", "1", "2"]
+    assert "<dt>backward <span class='dim'>cell 2, line 2</span></dt>" in shown
+    assert "  cell 2, line 2  <module>  c     loss  given by f\n" in roles_table(Result((file,), 1))
+    assert "<td>cell 2, line 2</td><td>&lt;module&gt;</td><td>c</td>" in page(Result((file,), 1, {}), ())
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 140])
@@ -247,3 +267,13 @@ def test_each_of_two_places_is_complete(tmp_path: Path) -> None:
     said, errors = terminal(tmp_path, {"COLUMNS": "100"}, apart=True)
     assert said.count("help:") == 1 and "[weighted-mean]" in said
     assert "help:" in errors and "1 finding\n  train.py:8: review [weighted-mean]" in errors
+
+
+def test_what_blocks_is_named_at_the_end_of_a_long_list() -> None:
+    stop = HERE._replace(id="clip", severity=Severity.BLOCKED)
+    said = summary(Result((file_of(stop, FAR),), 1), (), hint="To learn more: migrate --explain clip")
+    assert said.endswith("\n\nBlocked by: x.py:3 [clip]\n\nTo learn more: migrate --explain clip\n")
+    assert "Blocked by" not in summary(Result((file_of(stop),), 1), ()), "it is not far away"
+    assert "Blocked by" not in summary(Result((file_of(HERE, FAR),), 1), ())
+    many = [stop._replace(message=f"{n}", line=n + 1) for n in range(9)]
+    assert ", x.py:6 [clip], 3 more\n" in summary(Result((file_of(*many),), 1), ())

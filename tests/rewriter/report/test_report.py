@@ -168,6 +168,8 @@ def test_the_summary_tells_edits_findings_and_what_changes_at_run_time(
         "    batch. Scale the learning rate (often by N, with a warm-up), or keep the global batch:\n"
         "    --keep-global-batch.\n"
         "\n"
+        "Blocked by: train.py:4 [clip]\n"
+        "\n"
         "To apply: migrate --write .\n"
     )
 
@@ -325,7 +327,10 @@ def test_each_program_has_its_own_batch_size() -> None:
     text = " ".join(summary(both, [], width=110).split())
     assert "a.py: on N processes the global batch is N times the script's" in text
     assert "b.py: the script's batch size is the global batch size" in text
-    assert "len(loader)" in text and "c.py:" not in text.partition("What changes at run time")[2]
+    assert (
+        "len(loader)" in text
+        and "c.py:" not in text.partition("What changes at run time")[2].partition("Blocked by")[0]
+    )
     assert "The script's batch size is" in summary(drawn, []) and "N times" not in summary(drawn, [])
 
 
