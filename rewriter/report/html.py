@@ -69,7 +69,7 @@ def page(
         *([_section("programs", "Programs, the worst first", _programs(table, names))] if table else []),
         _section("findings", "Findings", _listed(found, refused, result.audited)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
-        *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files)),
+        *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files) if _shown(file)),
         f"</main></div><script>{_resource('page.js')}</script></body></html>\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -81,7 +81,8 @@ def _resource(name: str) -> str:
 
 def _title(result: Result, names: Sequence[str]) -> str:
     if result.audited is not None:
-        return audit_total(result, 0).rstrip(".").capitalize()
+        total = audit_total(result, 0).partition("; ")[0]
+        return total[:1].upper() + total[1:]
     if not result.changed:
         stopped = sum(file.blocked for file in result.files)
         return f"{counted(stopped, 'file')} blocked" if stopped else "Nothing to change"
@@ -94,9 +95,9 @@ def _next(result: Result, errors: int, verdict: SeenVerdict | None, hints: Seque
     """What came out, in a sentence or two, and the commands that can be copied."""
     said = [audit_total(result, errors) if result.audited is not None else outcome(result, errors)]
     said += [verdict.conclusion] if verdict is not None else []
-    bad = errors or any(file.blocked for file in result.files) or (verdict is not None and verdict.status)
+    bad = errors or any(map(_bad, result.files)) or (verdict is not None and verdict.status)
     found = {one.severity for file in result.files for one in file.diagnoses}
-    mood = "bad" if bad or Severity.ERROR in found else "warn" if Severity.REVIEW in found else "fine"
+    mood = "bad" if bad else "warn" if Severity.REVIEW in found else "fine"
     told = "".join(f"<p>{escape(text[:1].upper() + text[1:])}</p>" for text in said)
     return f"<section id='next' class='{mood}'>{told}{_commands(hints)}</section>"
 
@@ -138,12 +139,15 @@ def _side(
         f"<li><a href='#findings'><span>Findings</span><span>{len(found) + errors}</span></a></li>",
         "<li><a href='#runtime'><span>At run time</span></a></li>" if result.changed else "",
     ]
-    order = sorted(enumerate(result.files), key=lambda each: not each[1].blocked)
-    links = [_link(number, file, names[number]) for number, file in order]
+    audited = result.audited
+    looked = counted(edits, "edit") if audited is None else f"{counted(audited, 'distributed program')} audited"
+    shown = [(number, file) for number, file in enumerate(result.files) if _shown(file)]
+    shown.sort(key=lambda each: not _bad(each[1]))
+    links = [_link(number, file, names[number], edits=audited is None) for number, file in shown]
     keys = "".join(f"<dt>{_keys(key)}</dt><dd>{text}</dd>" for key, text in (k.split(":") for k in _KEYS.split("|")))
     return (
         f"<nav class='side' aria-label='Contents'><div><h1>{escape(_title(result, names))}</h1>"
-        f"<p class='dim'>{counted(edits, 'edit')}, {counted(result.checked, 'file')} checked</p>"
+        f"<p class='dim'>{looked}, {counted(result.checked, 'file')} checked</p>"
         f"<ul>{''.join(parts)}</ul><h2>Files</h2><ul class='files'>{''.join(links)}</ul>"
         f"<div class='scripted'>{_filters('severity', 'Severity', words)}{_filters('rule', 'Rules', rules)}"
         "<p class='dim' id='shown' role='status'></p></div>"
@@ -157,9 +161,20 @@ def _keys(keys: str) -> str:
     return " ".join(f"<kbd>{key}</kbd>" for key in keys.split())
 
 
-def _link(number: int, file: FileResult, name: str) -> str:
-    blocked = " class='has-blocked'" if file.blocked else ""
-    return f"<li><a href='#file{number}'{blocked}><span>{escape(name)}</span><span>{len(file.changes)}</span></a></li>"
+def _shown(file: FileResult) -> bool:
+    """Whether there is something to say of a file."""
+    return file.changed or bool(file.diagnoses or file.roles)
+
+
+def _bad(file: FileResult) -> bool:
+    return file.blocked or any(found.severity is Severity.ERROR for found in file.diagnoses)
+
+
+def _link(number: int, file: FileResult, name: str, *, edits: bool) -> str:
+    """A file with the number of its edits; of an audit, that of its findings."""
+    bad = " class='has-blocked'" if _bad(file) else ""
+    count = len(file.changes if edits else file.diagnoses)
+    return f"<li><a href='#file{number}'{bad}><span>{escape(name)}</span><span>{count}</span></a></li>"
 
 
 def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
