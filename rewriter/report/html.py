@@ -9,8 +9,9 @@ filters, keys and a switch for light and dark.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..source import SourceError
     from ..verify.handover import SeenRow, SeenVerdict
 
+_ANCHOR = re.compile(r"<tr[^>]* id='(file\d+-\d+)'")
 _PLACES = 6
 """So many places of a finding are in sight."""
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
@@ -57,6 +59,9 @@ def page(
     names = [shown(file.source.path) for file in result.files]
     found = groups(result)
     table = rows(result, programs) if programs else []
+    shown_files = [(number, file) for number, file in enumerate(result.files) if _shown(file)]
+    sections = [_file(number, file, names[number], rules or {}) for number, file in shown_files]
+    anchors = {id for section in sections for id in _ANCHOR.findall(section)}
     parts = [
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
@@ -67,9 +72,9 @@ def page(
         _next(result, len(refused), verdict, hints),
         *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
         *([_section("programs", "Programs, the worst first", _programs(table, names))] if table else []),
-        _section("findings", "Findings", _listed(found, refused, result.audited)),
+        _section("findings", "Findings", _listed(found, refused, result.audited, anchors)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
-        *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files) if _shown(file)),
+        *sections,
         f"</main></div><script>{_resource('page.js')}</script></body></html>\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -204,21 +209,24 @@ def _programs(told: Sequence[ProgramRow], names: Sequence[str]) -> str:
 # Findings -------------------------------------------------------------------------------------------------------------
 
 
-def _listed(found: Sequence[FindingGroup], refused: Sequence[SourceError], audited: int | None) -> str:
+def _listed(
+    found: Sequence[FindingGroup], refused: Sequence[SourceError], audited: int | None, anchors: Container[str]
+) -> str:
+    """The findings; ``anchors`` are the lines that the page shows."""
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
         return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
     first = {group.first.id: number for number, group in reversed(list(enumerate(found)))}
-    items = (_finding(group, first[group.first.id] == number) for number, group in enumerate(found))
+    items = (_finding(group, anchors, first[group.first.id] == number) for number, group in enumerate(found))
     return f"{errors}<ul class='findings'>{''.join(items)}</ul>"
 
 
-def _finding(group: FindingGroup, explained: bool) -> str:
+def _finding(group: FindingGroup, anchors: Container[str], explained: bool) -> str:
     """One finding; with ``explained`` also what its id means, which is said once."""
     first, word = group.first, group.first.severity.value
     remedy = f"<p class='remedy'>{code_words(first.remedy)}</p>" if first.remedy else ""
     links = {
-        place(file, told.line): f"#file{number}-{told.line}" if told.line else f"#file{number}"
+        place(file, told.line): f"#{line if (line := f'file{number}-{told.line}') in anchors else f'file{number}'}"
         for number, file, told in group.members
     }
     named = [f"<a href='{target}'>{escape(name)}</a>" for name, target in links.items()]
