@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..verify.handover import SeenRow, SeenVerdict
 
 _ANCHOR = re.compile(r"<tr[^>]* id='(file\d+-\d+)'")
+_AROUND, _LINE = 130, 21
+"""The height in pixels of what is around the diff of a file, and of a line of it."""
 _PLACES = 6
 """So many places of a finding are in sight."""
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
@@ -300,8 +302,10 @@ def _file(number: int, file: FileResult, name: str, rules: Mapping[str, str]) ->
     if file.changed:
         none = "<p class='none' hidden>No change in this file fits the filters.</p>"
         body = f"<div class='sheet'>{sheet(number, file, rules)}</div>{none}"
+    height = _AROUND + _LINE * body.count("<tr")  # about what it takes, for as long as it is out of sight
     return (
-        f"<section id='file{number}' class='file'><h2>{escape(name)} <small>{edits}</small>{state}</h2>"
+        f"<section id='file{number}' class='file' style='contain-intrinsic-height: auto {height}px'>"
+        f"<h2>{escape(name)} <small>{edits}</small>{state}</h2>"
         f"{_roles(file)}{body}</section>"
     )
 
