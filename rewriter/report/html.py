@@ -9,8 +9,9 @@ filters, keys and a switch for light and dark.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ..source import SourceError
     from ..verify.handover import SeenRow, SeenVerdict
 
+_ANCHOR = re.compile(r"<tr[^>]* id='(file\d+-\d+)'")
+_AROUND, _LINE = 130, 21
+"""The height in pixels of what is around the diff of a file, and of a line of it."""
 _PLACES = 6
 """So many places of a finding are in sight."""
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
@@ -57,6 +61,9 @@ def page(
     names = [shown(file.source.path) for file in result.files]
     found = groups(result)
     table = rows(result, programs) if programs else []
+    shown_files = [(number, file) for number, file in enumerate(result.files) if _shown(file)]
+    sections = [_file(number, file, names[number], rules or {}) for number, file in shown_files]
+    anchors = {id for section in sections for id in _ANCHOR.findall(section)}
     parts = [
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
@@ -67,9 +74,9 @@ def page(
         _next(result, len(refused), verdict, hints),
         *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
         *([_section("programs", "Programs, the worst first", _programs(table, names))] if table else []),
-        _section("findings", "Findings", _listed(found, refused, result.audited)),
+        _section("findings", "Findings", _listed(found, refused, result.audited, anchors)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
-        *(_file(number, file, names[number], rules or {}) for number, file in enumerate(result.files)),
+        *sections,
         f"</main></div><script>{_resource('page.js')}</script></body></html>\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -81,7 +88,8 @@ def _resource(name: str) -> str:
 
 def _title(result: Result, names: Sequence[str]) -> str:
     if result.audited is not None:
-        return audit_total(result, 0).rstrip(".").capitalize()
+        total = audit_total(result, 0).partition("; ")[0]
+        return total[:1].upper() + total[1:]
     if not result.changed:
         stopped = sum(file.blocked for file in result.files)
         return f"{counted(stopped, 'file')} blocked" if stopped else "Nothing to change"
@@ -94,9 +102,9 @@ def _next(result: Result, errors: int, verdict: SeenVerdict | None, hints: Seque
     """What came out, in a sentence or two, and the commands that can be copied."""
     said = [audit_total(result, errors) if result.audited is not None else outcome(result, errors)]
     said += [verdict.conclusion] if verdict is not None else []
-    bad = errors or any(file.blocked for file in result.files) or (verdict is not None and verdict.status)
+    bad = errors or any(map(_bad, result.files)) or (verdict is not None and verdict.status)
     found = {one.severity for file in result.files for one in file.diagnoses}
-    mood = "bad" if bad or Severity.ERROR in found else "warn" if Severity.REVIEW in found else "fine"
+    mood = "bad" if bad else "warn" if Severity.REVIEW in found else "fine"
     told = "".join(f"<p>{escape(text[:1].upper() + text[1:])}</p>" for text in said)
     return f"<section id='next' class='{mood}'>{told}{_commands(hints)}</section>"
 
@@ -138,12 +146,15 @@ def _side(
         f"<li><a href='#findings'><span>Findings</span><span>{len(found) + errors}</span></a></li>",
         "<li><a href='#runtime'><span>At run time</span></a></li>" if result.changed else "",
     ]
-    order = sorted(enumerate(result.files), key=lambda each: not each[1].blocked)
-    links = [_link(number, file, names[number]) for number, file in order]
+    audited = result.audited
+    looked = counted(edits, "edit") if audited is None else f"{counted(audited, 'distributed program')} audited"
+    shown = [(number, file) for number, file in enumerate(result.files) if _shown(file)]
+    shown.sort(key=lambda each: not _bad(each[1]))
+    links = [_link(number, file, names[number], edits=audited is None) for number, file in shown]
     keys = "".join(f"<dt>{_keys(key)}</dt><dd>{text}</dd>" for key, text in (k.split(":") for k in _KEYS.split("|")))
     return (
         f"<nav class='side' aria-label='Contents'><div><h1>{escape(_title(result, names))}</h1>"
-        f"<p class='dim'>{counted(edits, 'edit')}, {counted(result.checked, 'file')} checked</p>"
+        f"<p class='dim'>{looked}, {counted(result.checked, 'file')} checked</p>"
         f"<ul>{''.join(parts)}</ul><h2>Files</h2><ul class='files'>{''.join(links)}</ul>"
         f"<div class='scripted'>{_filters('severity', 'Severity', words)}{_filters('rule', 'Rules', rules)}"
         "<p class='dim' id='shown' role='status'></p></div>"
@@ -157,9 +168,20 @@ def _keys(keys: str) -> str:
     return " ".join(f"<kbd>{key}</kbd>" for key in keys.split())
 
 
-def _link(number: int, file: FileResult, name: str) -> str:
-    blocked = " class='has-blocked'" if file.blocked else ""
-    return f"<li><a href='#file{number}'{blocked}><span>{escape(name)}</span><span>{len(file.changes)}</span></a></li>"
+def _shown(file: FileResult) -> bool:
+    """Whether there is something to say of a file."""
+    return file.changed or bool(file.diagnoses or file.roles)
+
+
+def _bad(file: FileResult) -> bool:
+    return file.blocked or any(found.severity is Severity.ERROR for found in file.diagnoses)
+
+
+def _link(number: int, file: FileResult, name: str, *, edits: bool) -> str:
+    """A file with the number of its edits; of an audit, that of its findings."""
+    bad = " class='has-blocked'" if _bad(file) else ""
+    count = len(file.changes if edits else file.diagnoses)
+    return f"<li><a href='#file{number}'{bad}><span>{escape(name)}</span><span>{count}</span></a></li>"
 
 
 def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
@@ -189,21 +211,24 @@ def _programs(told: Sequence[ProgramRow], names: Sequence[str]) -> str:
 # Findings -------------------------------------------------------------------------------------------------------------
 
 
-def _listed(found: Sequence[FindingGroup], refused: Sequence[SourceError], audited: int | None) -> str:
+def _listed(
+    found: Sequence[FindingGroup], refused: Sequence[SourceError], audited: int | None, anchors: Container[str]
+) -> str:
+    """The findings; ``anchors`` are the lines that the page shows."""
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
         return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
     first = {group.first.id: number for number, group in reversed(list(enumerate(found)))}
-    items = (_finding(group, first[group.first.id] == number) for number, group in enumerate(found))
+    items = (_finding(group, anchors, first[group.first.id] == number) for number, group in enumerate(found))
     return f"{errors}<ul class='findings'>{''.join(items)}</ul>"
 
 
-def _finding(group: FindingGroup, explained: bool) -> str:
+def _finding(group: FindingGroup, anchors: Container[str], explained: bool) -> str:
     """One finding; with ``explained`` also what its id means, which is said once."""
     first, word = group.first, group.first.severity.value
     remedy = f"<p class='remedy'>{code_words(first.remedy)}</p>" if first.remedy else ""
     links = {
-        place(file, told.line): f"#file{number}-{told.line}" if told.line else f"#file{number}"
+        place(file, told.line): f"#{line if (line := f'file{number}-{told.line}') in anchors else f'file{number}'}"
         for number, file, told in group.members
     }
     named = [f"<a href='{target}'>{escape(name)}</a>" for name, target in links.items()]
@@ -277,8 +302,10 @@ def _file(number: int, file: FileResult, name: str, rules: Mapping[str, str]) ->
     if file.changed:
         none = "<p class='none' hidden>No change in this file fits the filters.</p>"
         body = f"<div class='sheet'>{sheet(number, file, rules)}</div>{none}"
+    height = _AROUND + _LINE * body.count("<tr")  # about what it takes, for as long as it is out of sight
     return (
-        f"<section id='file{number}' class='file'><h2>{escape(name)} <small>{edits}</small>{state}</h2>"
+        f"<section id='file{number}' class='file' style='contain-intrinsic-height: auto {height}px'>"
+        f"<h2>{escape(name)} <small>{edits}</small>{state}</h2>"
         f"{_roles(file)}{body}</section>"
     )
 

@@ -88,6 +88,22 @@
     card.style.left = `${edge.left + scrollX + 40}px`;
     card.style.top = `${edge.bottom + scrollY + 4}px`;
   });
+  // What is out of sight has no exact height yet: what is gone to is brought there again while it is laid out.
+  const bring = (element, block) => {
+    let left = 12;
+    const again = () => {
+      element.scrollIntoView({ block, behavior: "instant" });
+      if (--left) requestAnimationFrame(again);
+    };
+    again();
+  };
+  const target = (hash) => document.getElementById(decodeURIComponent(hash.slice(1)));
+  addEventListener("click", (event) => {
+    const link = event.target instanceof Element && event.target.closest("a[href^='#']");
+    const place = link && target(link.getAttribute("href"));
+    if (place) setTimeout(() => bring(place, "start"));
+  });
+  if (location.hash.length > 1 && target(location.hash)) bring(target(location.hash), "start");
   const step = (by) => {
     const bodies = all("tbody.changed:not([hidden])").filter((body) => !body.closest("[hidden]"));
     if (!bodies.length) return;
@@ -95,13 +111,13 @@
     const next = bodies[at < 0 ? (by > 0 ? 0 : bodies.length - 1) : Math.max(0, Math.min(bodies.length - 1, at + by))];
     mark(next);
     next.querySelector("summary")?.focus({ preventScroll: true });
-    next.scrollIntoView({ block: "center" });
+    bring(next, "center");
   };
   const go = (by) => {
     const files = all("main > section");
     const top = (section) => section.getBoundingClientRect().top;
     const next = by > 0 ? files.find((s) => top(s) > 40) : files.reverse().find((s) => top(s) < -10);
-    next?.scrollIntoView({ block: "start" });
+    if (next) bring(next, "start");
   };
   const keys = { j: () => step(1), k: () => step(-1), n: () => go(1), p: () => go(-1), t: flip, Escape: clear,
     o: () => current && toggle(current), e: () => { const list = all(".why details"); const open = list.some((d) => !d.open); for (const d of list) d.open = open; } };

@@ -248,9 +248,8 @@ def _numbers(result: Result) -> str:
 
 def audit_total(result: Result, errors: int) -> str:
     """The first line of an audit: what is wrong, what was not followed, and how much was looked at."""
-    found = [d for file in result.files for d in file.diagnoses]
-    wrong = sum(d.severity is Severity.ERROR for d in found)
-    reviews = sum(d.severity is Severity.REVIEW for d in found)
+    found = [group.first.severity for group in groups(result)]
+    wrong, reviews = found.count(Severity.ERROR), found.count(Severity.REVIEW)
     notes = len(found) - wrong - reviews
     checked = counted(result.checked, "file")
     if not result.audited:

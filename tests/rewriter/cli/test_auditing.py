@@ -56,7 +56,7 @@ def test_many_programs_have_a_line_each_the_worst_first(folder: Path, capsys: py
         (folder / f"w{number}.py").write_text(WRONG)
     assert run("--audit", ".") == 1
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("7 errors; 8 distributed programs audited")
+    assert lines[0].startswith("1 error; 8 distributed programs audited")
     assert lines[2] == "7 programs, the worst first"
     assert [line.split() for line in lines[3:10]] == [
         ["error", f"{name}.py", "1", "error:", "unguarded-write"] for name in (*(f"w{n}" for n in range(6)), "wrong")
@@ -66,6 +66,12 @@ def test_many_programs_have_a_line_each_the_worst_first(folder: Path, capsys: py
         "Details:   migrate --audit --details ., or name one of the scripts",
         "To learn more: migrate --explain unguarded-write",
     ]
+    assert run("--audit", "--html", "page.html", ".") == 1
+    page = Path("page.html").read_text()
+    assert "<h1>1 error</h1><p class='dim'>8 distributed programs audited, 9 files checked</p>" in page
+    assert "<p>1 error; 8 distributed programs audited, 9 files checked.</p>" in page
+    assert page.count("class='has-blocked'") == 7 and "right.py" not in page
+    capsys.readouterr()
     run("--audit", "--details", ".")
     told = capsys.readouterr().err
     assert "25 | " in told and "(also w1.py:25, " in told and "the worst first" not in told

@@ -195,6 +195,16 @@ def test_what_is_set_as_code_in_a_sentence(text: str, code: list[str]) -> None:
     assert unescape(re.sub("</?code>", "", found)) == text.replace("`", "")
 
 
+def test_every_link_leads_somewhere() -> None:
+    """Also that of a line which no diff shows, and that of a file which does not change."""
+    (file,) = result(before="a\nb\n" + "x\n" * 90, after="a\nc\n" + "x\n" * 90).files
+    found = tuple(Diagnosis("once", Severity.REVIEW, f"look {line}", "", line) for line in (0, 2, 80))
+    same = FileResult(file.source._replace(path=Path("same.py")), file.source.data, (), found)
+    text = page(Result((file._replace(diagnoses=found), same), 2), ())
+    targets = set(re.findall("href='#([^']*)'", text))
+    assert {"file0", "file0-2", "file1"} <= targets and targets <= set(re.findall(" id='([^']*)'", text))
+
+
 def test_what_an_id_means_is_said_once() -> None:
     (file,) = result().files
     stops = [Diagnosis("local-decision", Severity.BLOCKED, f"stop {n}", "", 1) for n in range(3)]

@@ -39,6 +39,11 @@ SHOWN = "[...document.querySelectorAll('tbody.changed')].filter(b => b.offsetPar
 FOUND = "[...document.querySelectorAll('.finding')].filter(b => b.offsetParent !== null)"
 HUNKS = """Object.values(Object.groupBy([...document.querySelectorAll('tbody.changed:not([hidden])')],
   b => b.closest('section').id + ' ' + b.dataset.hunk)).map(bodies => bodies.map(b => b.dataset.rules).join(' '))"""
+TOP = (
+    "new Promise(r => setTimeout(() => requestAnimationFrame(r), 100))"
+    ".then(() => document.getElementById('{}').getBoundingClientRect().top)"
+)
+"""Where something is, when what has come into sight is laid out."""
 GROUND = "getComputedStyle(document.body).backgroundColor"
 
 pytestmark = [
@@ -147,10 +152,9 @@ def test_the_mouse_asks_for_reasons_and_a_click_keeps_them(shown: Any) -> None:
 
 
 def test_the_sidebar_leads_to_the_files(shown: Any) -> None:
-    shown.run("document.documentElement.style.scrollBehavior = 'auto'")
     shown.run("document.querySelector('.side a[href=\"#file1\"]').click()")
     assert shown.run("location.hash") == "#file1"
-    assert abs(shown.run("document.getElementById('file1').getBoundingClientRect().top")) < 40
+    assert abs(shown.run(TOP.format("file1"))) < 40
 
 
 def test_light_and_dark_follow_the_system_until_somebody_chooses(shown: Any, file: Path) -> None:
@@ -260,7 +264,7 @@ def test_two_hundred_files_open_at_once(window: Any, tmp_path: Path) -> None:
     taken = "performance.getEntriesByType('navigation')[0].domComplete"
     assert min(_again(window, html, taken) for _ in range(3)) < 2000
     window.run("document.querySelector('.side a[href=\"#file190\"]').click()")
-    assert abs(window.run("document.getElementById('file190').getBoundingClientRect().top")) < 40
+    assert abs(window.run(TOP.format("file190"))) < 40
     assert window.errors == []
 
 
