@@ -16,6 +16,7 @@ ALL = (
     "training",
     "memory",
     "sharding",
+    "eight_bits",
     "evaluation",
     "together",
     "gpu",

@@ -13,6 +13,7 @@ PARTS = (
     "training",
     "memory",
     "sharding",
+    "eight_bits",
     "evaluation",
     "step",
     "together",

@@ -242,6 +242,17 @@ def calls_made() -> int:
     return int(group._get_sequence_number_for_group())
 
 
+def counts_calls() -> bool:
+    """The default group counts its calls: those of back ends that packages have registered do not (torch 2.13)."""
+    if not dist.is_initialized():
+        return True
+    try:
+        calls_made()
+    except RuntimeError:
+        return False
+    return True
+
+
 def empty_buckets(reducer: Reducer) -> list[GradBucket]:
     """What a reducer exchanges in a backward pass, in order, with zeros for the gradients (torch's Join does so)."""
     return reducer._get_zeros_like_grad_buckets()

@@ -174,7 +174,8 @@ class Preparation:
         check_device_map(model, self._world)
         self.models.append(model)
         if self._settings.recipe is not None:
-            self._converted += convert(model, self._precision.word, self._settings.recipe, self._device)
+            first = self._world.rank == 0
+            self._converted += convert(model, self._precision.word, self._settings.recipe, self._device, first)
         model.__dict__["_is_accelerate_prepared"] = True
         if self._all_devices is not None:
             on_all = self._all_devices.model(model, not evaluation_mode)

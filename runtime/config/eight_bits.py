@@ -44,7 +44,7 @@ class AORecipeKwargs(KwargsHandler):
     pad_inner_dim: bool | None = None
     """fp8: pad the inner dimension of products to a multiple of 16. None: True."""
     enable_fsdp_float8_all_gather: bool | None = None
-    """Accepted; sharded weights travel in bf16 here, which gives the same numbers. True is warned of."""
+    """Accepted; sharded weights travel in bf16 here, in twice as many bytes. True is warned of."""
 
     def __post_init__(self) -> None:
         need("torchao", "AORecipeKwargs", "fp8")
@@ -57,7 +57,9 @@ class AORecipeKwargs(KwargsHandler):
         if self.config is None and self.enable_fsdp_float8_all_gather is None:
             self.enable_fsdp_float8_all_gather = says.switch("ENABLE_FSDP_FLOAT8_ALL_GATHER")
         if self.enable_fsdp_float8_all_gather or getattr(self.config, "enable_fsdp_float8_all_gather", False):
-            log.warning("enable_fsdp_float8_all_gather: sharded weights are gathered in bf16, with the same result.")
+            log.warning(
+                "enable_fsdp_float8_all_gather is not used: sharded weights travel in bf16, in twice the bytes."
+            )
 
 
 class _Others:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..device.kinds import address_of
 from ..device.placement import map_tree
 from ..torch_internals import graph_clock
 from .shares import EVEN, History, ShardPlan, Shares
@@ -176,8 +177,13 @@ class Pass:
 
 
 def memory_of(tensor: torch.Tensor) -> int:
-    """Where the elements of a tensor are: views of it have the same answer."""
-    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+    """
+    Where the elements of a tensor are: views of it have the same answer.
+
+    Where that cannot be known (a sparse tensor, a device whose memory has no addresses) it is a number of this tensor
+    alone, so that no other one is taken for it.
+    """
+    return address_of(tensor) or -id(tensor)
 
 
 def _nobody(_loader: Any, _batch: Any) -> None:

@@ -50,7 +50,7 @@ def _asked(word: str, local_rank: int, cpu: bool) -> torch.device:
         raise UnknownWordError(f"the environment variable {VARIABLES}", word, here) from None
     kind = kind_of(device)
     if kind.is_cpu:
-        return _CPU
+        return device
     if cpu:
         raise MixedUseError(
             f"{VARIABLES} is {word!r}, and the CPU is asked for as well (cpu=True, --cpu or ACCELERATE_USE_CPU). "

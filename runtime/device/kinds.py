@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -141,10 +141,7 @@ class DeviceKind:
         """Written to a file, the tensor can be read by machines that have no such device."""
         if self.in_files is not None:
             return self.in_files
-        try:
-            return tensor.untyped_storage().data_ptr() != 0
-        except RuntimeError:  # there is no memory that Python could name
-            return False
+        return address_of(tensor) != 0
 
     # ---------------------------------------------------------------- memory, streams
 
@@ -189,11 +186,15 @@ class DeviceKind:
     # ---------------------------------------------------------------- random numbers
 
     def random_states(self) -> list[torch.Tensor]:
-        """The states of the generators of all its devices, in order; none where it has no generators."""
-        every, one = self._has("get_rng_state_all"), self._has("get_rng_state")
+        """
+        The states of the generators of all its devices, in order, or of the current one where it does not give all;
+        none where it has no generators.
+        """
+        every = self._has("get_rng_state_all")
         if every is not None:
             return list(every())
-        return [] if one is None else [one()]
+        one = self.random_state(torch.device(self.name, torch.accelerator.current_device_index()))
+        return [] if one is None else [one]
 
     def random_state(self, device: torch.device) -> torch.Tensor | None:
         """The state of the generator of one device; None where there is none."""
@@ -263,6 +264,9 @@ class _Cpu(DeviceKind):
 
     def count(self) -> int:
         return 0
+
+    def select(self, device: torch.device) -> None:
+        return
 
     def begun(self) -> bool:
         return False
@@ -424,6 +428,14 @@ class _Meta(DeviceKind):
     in_files = True
 
 
+def address_of(tensor: torch.Tensor) -> int:
+    """Where the memory of a tensor begins; 0 where it has none that Python could name."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return 0
+
+
 GPU = "cuda"
 """The type of the devices that scripts mean by a GPU."""
 
@@ -442,14 +454,15 @@ _KINDS: dict[str, type[DeviceKind]] = {
 }
 
 
+_made: dict[str, DeviceKind] = {}
+
+
 def kind_of(device: torch.device | str) -> DeviceKind:
     """The kind that a device, or a type of devices, is of."""
-    return _named(device if isinstance(device, str) else device.type)
-
-
-@cache
-def _named(name: str) -> DeviceKind:
-    return _KINDS.get(name, DeviceKind)(name)
+    name = device if isinstance(device, str) else device.type
+    if name not in _made:
+        _made[name] = _KINDS.get(name, DeviceKind)(name)
+    return _made[name]
 
 
 def accelerators() -> list[str]:

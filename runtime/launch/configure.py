@@ -114,7 +114,7 @@ def write_basic_config(mixed_precision: str = "no", save_location: str | os.Path
     Write a file for this machine without questions, from a script or a notebook.
 
     Args:
-        mixed_precision: "no", "bf16" or "fp16".
+        mixed_precision: "no", "bf16", "fp16", "fp8" or "int8".
         save_location: the file; the place that `torchlift launch` reads when None.
 
     Returns:

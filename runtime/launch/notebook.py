@@ -56,7 +56,7 @@ def notebook_launcher(
         function: the training function.
         args: its arguments.
         num_processes: on this machine; the number of accelerators when None. By torch_xla it is not asked for.
-        mixed_precision: "no", "bf16" or "fp16", for accelerators that are told nothing else.
+        mixed_precision: "no", "bf16", "fp16", "fp8" or "int8", for accelerators that are told nothing else.
         use_port: where the processes meet; 0 takes a free port.
         master_addr: where machine 0 is reached.
         node_rank: the number of this machine.

@@ -46,7 +46,9 @@ class Converted:
                 self.layer.__dict__.pop(name, None)
 
 
-def convert(model: nn.Module, word: PrecisionType, recipe: AORecipeKwargs, device: torch.device) -> list[Converted]:
+def convert(
+    model: nn.Module, word: PrecisionType, recipe: AORecipeKwargs, device: torch.device, speaks: bool = True
+) -> list[Converted]:
     """
     Let linear layers of a model multiply in eight bits, in place.
 
@@ -55,14 +57,17 @@ def convert(model: nn.Module, word: PrecisionType, recipe: AORecipeKwargs, devic
         word: fp8 or int8.
         recipe: which layers, and how.
         device: where they will compute.
+        speaks: this process warns of what is not converted, or emulated.
     """
-    make = _int8(recipe) if word is PrecisionType.INT8 else _float8(recipe, device)
+    level = logging.WARNING if speaks else logging.DEBUG
+    make = _int8(recipe) if word is PrecisionType.INT8 else _float8(recipe, device, level)
     wanted = _filter(model, recipe.module_filter_func)
     layers = [(name, one) for name, one in model.named_modules() if isinstance(one, nn.Linear)]
     chosen = [(name, one) for name, one in layers if wanted(one, name)]
     own_way = [name for name, one in chosen if not _plain(one)]
     if own_way:
-        log.warning(
+        log.log(
+            level,
             "%s of %s computes in a way of its own, and not in %s: name it in module_filter_func to leave it out.",
             ", ".join(own_way),
             type(model).__name__,
@@ -70,7 +75,8 @@ def convert(model: nn.Module, word: PrecisionType, recipe: AORecipeKwargs, devic
         )
     done = [make(one) for _, one in chosen if _plain(one)]
     if not done and any(True for _ in model.parameters()):
-        log.warning(
+        log.log(
+            level,
             'mixed_precision="%s": no layer of %s computes in it. It has %d linear layers; the first and the last one '
             "are left out, and so are those whose sizes are no multiples of %d. Others are chosen by "
             "AORecipeKwargs(module_filter_func=...).",
@@ -94,7 +100,7 @@ def _filter(model: nn.Module, given: Filter | None) -> Filter:
     return given
 
 
-def _float8(recipe: AORecipeKwargs, device: torch.device) -> Callable[[nn.Linear], Converted]:
+def _float8(recipe: AORecipeKwargs, device: torch.device, level: int) -> Callable[[nn.Linear], Converted]:
     from torchao.float8 import Float8LinearConfig
     from torchao.float8.float8_linear import Float8Linear
 
@@ -104,7 +110,7 @@ def _float8(recipe: AORecipeKwargs, device: torch.device) -> Callable[[nn.Linear
     wanted = 'a Float8LinearConfig(...) for mixed_precision="fp8"'
     expect("config of AORecipeKwargs", config, Float8LinearConfig, wanted)
     if not config.emulate and not kind_of(device).multiplies_fp8():
-        _say_emulated(device.type)
+        _say_emulated(device.type, level)
         config = replace(config, emulate=True)
     config = replace(config, enable_fsdp_float8_all_gather=False)  # it would put other parameters into the layers
 
@@ -121,8 +127,8 @@ def _float8(recipe: AORecipeKwargs, device: torch.device) -> Callable[[nn.Linear
 
 
 @cache
-def _say_emulated(name: str) -> None:
-    log.warning("%s has no products in fp8: they are emulated, which takes longer than full precision.", name)
+def _say_emulated(name: str, level: int) -> None:
+    log.log(level, "%s has no products in fp8: they are emulated, which takes longer than full precision.", name)
 
 
 def _int8(recipe: AORecipeKwargs) -> Callable[[nn.Linear], Converted]:

@@ -8,6 +8,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ..config.handlers import DistributedDataParallelKwargs
+from ..torch_internals import counts_calls
 
 
 class Compression:
@@ -20,6 +21,10 @@ class Compression:
 
     def __init__(self, options: DistributedDataParallelKwargs, device: torch.device) -> None:
         self._state, self.hook = options.compression(device.type == "cpu")
+        if self.hook is None and not counts_calls():
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+            self.hook = allreduce_hook  # what the reducer does by itself, but counted here
         self.calls = 0
         """How often the hook has run."""
 

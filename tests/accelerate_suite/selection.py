@@ -40,7 +40,7 @@ _DEEPSPEED = "DeepSpeed is not supported yet"
 _COMMANDS = "the insides of the accelerate command; torchlift has commands of its own"
 _DEVICES = "needs two accelerators; its scripts are run here, on two processes"
 _HUB = "needs models and data of a hub"
-_FP8 = "fp8 is not supported yet"
+_FP8 = "asks for a GPU and models of a hub; tests/runtime/strategies/test_eight_bits.py has what can be computed here"
 
 _E = "src/accelerate/test_utils/scripts/external_deps/"
 LEFT_OUT: dict[str, str] = {

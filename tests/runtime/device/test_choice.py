@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from torchlift.runtime import Accelerator
 from torchlift.runtime.device.choice import choose_device
 from torchlift.runtime.device.kinds import DeviceKind, accelerators, current, kind_of
 from torchlift.runtime.errors import DeviceError, MixedUseError, UnknownWordError
@@ -61,9 +62,9 @@ def test_each_exception_is_one(name):
 
 @HAS_ONE
 @pytest.mark.parametrize("cpu", [True, False])
-@pytest.mark.parametrize("asked", [None, "cpu", "cpu:0"])
+@pytest.mark.parametrize("asked", [None, "cpu", "cpu:0", "cpu:64"])
 def test_without_an_accelerator_it_is_the_cpu(cpu, asked):
-    assert choose_device(1, cpu, asked) == torch.device("cpu")
+    assert choose_device(1, cpu, asked) == torch.device(asked or "cpu")
 
 
 @HAS_ONE
@@ -81,6 +82,14 @@ def test_without_an_accelerator_it_is_the_cpu(cpu, asked):
 def test_a_device_that_is_not_here(asked, error, words):
     with pytest.raises(error, match=words):
         choose_device(0, False, asked)
+
+
+def test_the_environment_is_read_by_the_accelerator(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "gpu")
+    with pytest.raises(UnknownWordError, match="ACCELERATE_TORCH_DEVICE"):
+        Accelerator()
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "CPU:0")
+    assert Accelerator().device == torch.device("cpu", 0)
 
 
 class Three:

@@ -18,3 +18,9 @@ def test_training_on_a_device_that_registers_itself(job, tmp_path):
     ):
         assert {one.device.type for one in other.values()} == {"cpu"}
         assert all(torch.equal(other[name], weights[name]) for name in other)
+
+
+def test_two_processes_on_such_a_device(job, tmp_path):
+    """Its back end counts no calls, and its memory has no addresses."""
+    distances = job("private_device.py", 2, tmp_path, "together", TORCHLIFT_CPU="0")
+    assert max(distances) < 1e-12

@@ -53,9 +53,14 @@ class Made(torch.Tensor):
         outcome = func(*held[0], **held[1])
         if goes_to is not None and torch.device(goes_to).type == "cpu":
             return outcome
+        if not func._schema.returns:
+            return None
         if func._schema.is_mutable and func._schema.name.endswith("_"):
             return args[0]
         return tree_map_only(torch.Tensor, cls, outcome)
+
+    def tolist(self):
+        return self.held.tolist()
 
     def __repr__(self):
         return f"Made({self.held!r})"
@@ -69,6 +74,15 @@ class Functions(backend_registration._DummyBackendModule):
 
     def get_amp_supported_dtype(self):
         return [torch.bfloat16]
+
+    drawn = torch.zeros(1, dtype=torch.uint8)
+    """The state of a generator that draws nothing."""
+
+    def get_rng_state(self, device):
+        return self.drawn.clone()
+
+    def set_rng_state(self, state, device):
+        self.drawn.copy_(state)
 
 
 def register():
@@ -106,11 +120,11 @@ class Net(nn.Module):
         return self.head(torch.relu(self.norm(self.first(x))))
 
 
-def parts():
+def parts(kind=Net, dtype=torch.float32):
     set_seed(3)
-    net = Net()
+    net = kind().to(dtype)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.05)
-    x = torch.randn(22, 6)
+    x = torch.randn(22, 6).to(dtype)
     data = TensorDataset(x, (x.sum(1) > 0).long())
     return net, optimizer, DataLoader(data, 4, shuffle=True, generator=torch.Generator().manual_seed(1))
 
@@ -135,6 +149,50 @@ def refused(act, words):
         assert words in str(error), error
     else:
         raise AssertionError(words)
+
+
+class Plain(nn.Module):
+    """Large enough that a reducer exchanges gradients while they are computed, where there is one."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(6, 64), nn.Linear(64, 6)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.first(x)))
+
+
+def together(folder):
+    """Two processes, which exchange what is on the device by a back end that is registered for it: gloo again."""
+    import torch.distributed as dist
+
+    kept = register()
+
+    def create(store, rank, size, timeout):
+        return dist.ProcessGroupGloo(store, rank, size, timeout)
+
+    dist.Backend.register_backend(f"{NAME}_gloo", create, devices=[NAME])
+    alone = parts(Plain, torch.float64)
+    train(*alone, torch.Tensor.backward)
+    accelerator = Accelerator(split_batches=True)
+    rank = accelerator.process_index
+    assert accelerator.device == torch.device(NAME, rank) and accelerator.distributed_type == "MULTI_ACCELERATOR"
+    assert accelerator.state.backend == f"cpu:gloo,{NAME}:{NAME}_gloo"
+    net, optimizer, loader = accelerator.prepare(*parts(Plain, torch.float64))
+    train(net, optimizer, loader, accelerator.backward)
+    rows = [accelerator.gather_for_metrics(y) for _, y in loader]
+    assert sum(map(len, rows)) == 22 and rows[0].device.type == NAME
+    total = accelerator.reduce(torch.ones(2, device=accelerator.device) * (rank + 1))
+    assert total.tolist() == [3.0, 3.0]
+    pairs = zip(net.state_dict().values(), alone[0].state_dict().values(), strict=True)
+    distance = max(float((one.cpu() - other).abs().max()) for one, other in pairs)
+    accelerator.save_state(folder / "state")
+    with torch.no_grad():
+        net.first.weight.zero_()
+    accelerator.load_state(folder / "state")
+    assert net.first.weight.abs().sum().item() > 0
+    del kept
+    print("RESULT", json.dumps(distance))
 
 
 def main(folder):
@@ -165,13 +223,16 @@ def main(folder):
     accelerator.save({"optimizer": optimizer.state_dict()}, folder / "optimizer.pt")
     accelerator.save_model(net, folder / "model")
     accelerator.save_model(net, folder / "pickled", safe_serialization=False)
+    Functions.drawn.fill_(7)
     accelerator.save_state(folder / "state")
+    Functions.drawn.fill_(8)
     before = copy.deepcopy(optimizer.state_dict())
     with torch.no_grad():
         for one in net.parameters():
             one.zero_()
     accelerator.load_state(folder / "state")
     assert all(torch.equal(one.cpu(), weights[name]) for name, one in net.state_dict().items())
+    assert Functions.drawn.item() == 7
     moment = optimizer.state_dict()["state"][0]["exp_avg"]
     assert moment.device.type == NAME and torch.equal(moment.cpu(), before["state"][0]["exp_avg"].cpu())
     accelerator.free_memory()
@@ -186,4 +247,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    (together if len(sys.argv) > 2 else main)(Path(sys.argv[1]))

@@ -167,7 +167,7 @@ def test_emulation_is_said_once_and_can_be_asked_for(caplog):
 
 def test_an_all_gather_in_fp8_is_said_not_to_be_made(caplog):
     AORecipeKwargs(enable_fsdp_float8_all_gather=True)
-    assert "sharded weights are gathered in bf16, with" in caplog.text
+    assert "sharded weights travel in bf16, in twice" in caplog.text
 
 
 def test_the_functions_that_accelerate_has():
