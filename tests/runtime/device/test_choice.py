@@ -22,6 +22,8 @@ MAY_NAME_DEVICES = {
     "types.py": "the words of RNGType, which are Accelerate's",
     "compat/packages.py": "is_xpu_available and the like: the names of Accelerate's questions",
     "verify/exact/pretended.py": "simulates such a device where there is none",
+    "verify/request.py": "the word of --device",
+    "verify/__main__.py": "the same, on the command line",
     "verify/exact/double.py": "the functions of torch that it patches, by the modules that have them",
     "torch_spmd.py": "torch_xla, which is no device of torch.accelerator",
     "launch/plan.py": "the variable that stands for --tpu",
