@@ -33,6 +33,7 @@ _UNSAID: dict[str, Any] = {
     **dict.fromkeys(("explain", "target", "strategy", "mixed_precision", "html")),
     **{name: value for name, value in Asked()._asdict().items() if name != "arguments"},
     "output_format": FORMATS[0],
+    "device": None,
 }
 """The default of each option."""
 
