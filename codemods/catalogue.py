@@ -24,6 +24,7 @@ _IDS = (
     "clip_grad",
     "scheduler",
     "metrics_gather",
+    "deferred_reads",
     "main_process",
     "progress_bars",
     "checkpoint_save",

@@ -223,6 +223,14 @@ class Gather(NamedTuple):
         return (*self.names, *(name for name, _ in self.figures))
 
 
+class Deferred(NamedTuple):
+    """A number that each step adds to a sum, and that the sum can have as a tensor: ``total += loss.item()``."""
+
+    call: cst.Call
+    reads: tuple[cst.Name, ...]
+    """Where the sum is read, and must be a number."""
+
+
 class OwnName(NamedTuple):
     """A statement that only sets a variable to the model inside its wrapper: ``model = model.module``."""
 
@@ -478,6 +486,8 @@ class ModuleFacts(NamedTuple):
     idle_choices: tuple[tuple[cst.IfExp, bool], ...] = ()
     """``model.module if wrapped else model``, which chooses nothing any more; whether the first is the wrapper's."""
     own_names: tuple[OwnName, ...] = ()
+    deferred: tuple[Deferred, ...] = ()
+    """With ``--device tpu``: reads of the device in each step that can wait."""
     of_wrappers: tuple[cst.Attribute, ...] = ()
     """Reads of what only their wrapper had: ``model.device_ids``."""
     wrapper_reads: tuple[WrapperRead, ...] = ()

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import libcst as cst
 
+from ..analysis.compiled.deferred import deferred
 from ..analysis.compiled.steps import compiled_steps
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name
@@ -156,6 +157,9 @@ class Collected:
         seen += kept_before(state, unit, reach, training, plan_.stands) if wraps else ()
         hides = [a for a in seen if not isinstance(a, Finding)]
         self.plain_models = list(dict.fromkeys([*plain, *hides])) if wraps else []
+        compiles = bool(program.config.device)
+        self.deferred = list(deferred(state, unit, reach, training)) if compiles else []
+        later = {one.call for one in self.deferred if program.config.enables("deferred_reads")}
         self.findings = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in plan_.findings if u is unit),
@@ -164,7 +168,7 @@ class Collected:
             *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
             *(survival(state, unit, reach, training, plan_.stands) if self._shards() else ()),
-            *(compiled_steps(state, unit, reach, training) if program.config.device else ()),
+            *(compiled_steps(state, unit, reach, training, later) if program.config.device else ()),
             *self.twofold,
             *anyway.remarks,
             *(finding for u, finding in cut.findings if u is unit),

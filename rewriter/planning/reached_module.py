@@ -190,6 +190,7 @@ class ReachedModule:
             settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),
             inner_models=tuple(found.inner_models),
             idle_choices=tuple(idle_choices(unit, found.inner_models)) if plain else (),
+            deferred=tuple(found.deferred),
             own_names=tuple(own_names(unit, found.inner_models)) if plain else (),
             of_wrappers=tuple(found.of_wrappers),
             wrapper_reads=tuple(found.wrapper_reads),

@@ -16,22 +16,31 @@ from torchlift.rewriter.source import decode
 
 SPEAKING = {"scheduler": "scheduler", "data_parallel": "data_parallel", "shard_batch": "sharded-batch"}
 """Rules that say in a note what their edits change at run time, and the id of that note."""
+ASKED: dict[str, dict[str, str]] = {"deferred_reads": {"device": "tpu"}}
+"""Rules that work only where an option asks for them, and that option."""
 EXAMPLES = [
-    pytest.param(before, after, [SPEAKING[entry.id]] if entry.id in SPEAKING else [], id=f"{entry.id}-{number}")
+    pytest.param(
+        before,
+        after,
+        [SPEAKING[entry.id]] if entry.id in SPEAKING else [],
+        ASKED.get(entry.id, {}),
+        id=f"{entry.id}-{number}",
+    )
     for entry in CATALOGUE
     for number, (before, after) in enumerate(entry.load().examples, 1)
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "findings"), EXAMPLES)
+@pytest.mark.parametrize(("before", "after", "findings", "options"), EXAMPLES)
 def test_the_example_does_what_it_says(
-    before: str, after: str, findings: list[str], check_transformed: Callable[..., None]
+    before: str, after: str, findings: list[str], options: dict[str, str], check_transformed: Callable[..., None]
 ) -> None:
-    check_transformed(before, after, *findings)
+    check_transformed(before, after, *findings, **options)
 
 
-def migrated(text: str, *ignored: str) -> FileResult:
-    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(ignore=frozenset(ignored))).files
+def migrated(text: str, *ignored: str, **options: str) -> FileResult:
+    config = Config(ignore=frozenset(ignored))._replace(**options)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     return file
 
 
@@ -52,7 +61,8 @@ def replacements(file: FileResult) -> dict[int, list[str]]:
 )
 def test_the_example_shows_the_rule(rule: str, before: str) -> None:
     """Without its rule an example comes out differently, and it does so where the rule says that it edits."""
-    whole, without = migrated(before), migrated(before, rule)
+    options = ASKED.get(rule, {})
+    whole, without = migrated(before, **options), migrated(before, rule, **options)
     edited = {change.line for change in whole.changes if change.rule == rule}
     one, other = replacements(whole), replacements(without)
     different = {line for line in one.keys() | other.keys() if one.get(line) != other.get(line)}

@@ -3,13 +3,12 @@ What a training asks at each step of a device that compiles its steps: a TPU.
 
 Operations are collected there, and run as one graph when the step ends. A value that the script reads before makes it
 wait for the device, and cuts the graph in two; a shape that depends on values is a new graph, which takes seconds or
-minutes to compile. What is asked every so many steps only (`if step % 100 == 0`) costs little, and is not told. The new
-code is the same with and without: whether a figure may come later is for the script's owner to say.
+minutes to compile. What is asked every so many steps only (`if step % 100 == 0`) costs little, and is not told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -30,15 +29,18 @@ _NAMED = 4
 _OF_SHAPES = frozenset({"shape", "size", "dim", "ndim", "dtype", "device", "requires_grad", "grad"})
 
 
-def compiled_steps(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
-    """The findings of one module: one of each kind for a loop, and one for each call of CUDA."""
+def compiled_steps(
+    state: State, unit: Unit, reach: Reach, training: Training, deferred: Container[cst.CSTNode]
+) -> Iterator[Finding]:
+    """The findings of one module: one of each kind for a loop, and one for each call of CUDA; ``deferred``: reads that
+    are rewritten."""
     asked = _Questions(state, unit)
     seen: set[cst.CSTNode] = set()
     for loop in training.train_loops:
         nodes = [node for node in reach.runs_in(loop) if node in unit.names.parents and node not in seen]
-        nodes = [node for node in sorted(nodes, key=unit.names.order) if not _now_and_then(unit, node)]
+        nodes = [node for node in sorted(nodes, key=unit.names.order) if not now_and_then(unit, node)]
         seen.update(nodes)
-        if waits := [value for node in nodes if (value := asked.wait(node)) is not None]:
+        if waits := [v for node in nodes if node not in deferred and (v := asked.wait(node)) is not None]:
             yield _waits(asked, waits)
         if chosen := [node for node in nodes if asked.shape(node)]:
             yield _shapes(asked, chosen)
@@ -71,7 +73,7 @@ def _shapes(asked: _Questions, nodes: list[cst.CSTNode]) -> Finding:
     )
 
 
-def _now_and_then(unit: Unit, node: cst.CSTNode) -> bool:
+def now_and_then(unit: Unit, node: cst.CSTNode) -> bool:
     """Whether a place is reached every so many steps only."""
     choices = unit.names.enclosing(node, cst.If, cst.IfExp)
     tests = [choice.test for choice in choices if isinstance(choice, (cst.If, cst.IfExp))]
