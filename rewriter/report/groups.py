@@ -41,7 +41,11 @@ class FindingGroup(NamedTuple):
         """The other places in a few words, without those that have been ``seen``; empty where there are none."""
         rest = [place for place in self.places()[1:] if place not in seen]
         more = f" and {counted(len(rest) - _NAMED, 'other place')}" if len(rest) > _NAMED else ""
-        return f"also {', '.join(rest[:_NAMED])}{more}" if rest else ""
+        named, between = rest[:_NAMED], ", "
+        if self.file.source.notebook is not None:  # its places have commas, and need not repeat its name
+            named = [place.removeprefix(f"{self.places()[0].partition(':')[0]}:") for place in named]
+            between = "; "
+        return f"also {between.join(named)}{more}" if rest else ""
 
     @property
     def file(self) -> FileResult:

@@ -179,6 +179,13 @@ def test_a_notebook_counts_the_lines_of_each_cell() -> None:
     ]
 
 
+def test_other_places_of_a_notebook_do_not_repeat_its_name() -> None:
+    told = [HERE._replace(line=line, column=5, end=9) for line in (3, 6, 7)]
+    (group,) = groups(Result((notebook_file(*told),), 1))
+    assert group.places()[0] == "n.ipynb:cell 1, line 2"
+    assert group.also() == "also cell 2, line 2; cell 2, line 3"
+
+
 def test_the_page_and_the_table_of_roles_count_them_in_cells_too() -> None:
     file = notebook_file()
     role = RoleReport("c", "<module>", "loss", "given by f", 6)
