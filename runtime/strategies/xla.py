@@ -21,7 +21,7 @@ from ..collectives.world import World
 from ..config.settings import Settings
 from ..device.placement import move_module, tensors_in
 from ..device.precision import Precision
-from ..errors import MixedUseError, NotAvailableYet
+from ..errors import NotAvailableYet
 from .graph import Graph
 from .strategy import TrainingEngine
 
@@ -138,18 +138,13 @@ def _correct_variance(module: _BatchNorm, given: tuple[Any, ...], _result: Any) 
         found.data.copy_(torch.where(found == before, found, corrected))
 
 
-def check_settings(settings: Settings, scaler: object) -> None:
+def check_settings(settings: Settings) -> None:
     """
     Look at what an accelerator was asked for.
 
     Raises:
-        MixedUseError: fp16.
         NotAvailableYet: what torch_xla has another way for, or none.
     """
-    if scaler is not None:
-        raise MixedUseError(
-            'mixed_precision="fp16" does not work by torch_xla: its devices compute in bf16. Use "bf16".'
-        )
     if settings.dynamo.wanted:
         raise NotAvailableYet("torch.compile by torch_xla", "Leave dynamo_backend out: every step is compiled anyway.")
     if settings.mesh is not None and settings.mesh.total_size > 1:
