@@ -94,7 +94,8 @@ class DeviceKind:
     def select(self, device: torch.device) -> None:
         """Make it torch's current one."""
         if device.index is not None:
-            torch.accelerator.set_device_index(device.index)
+            choose = getattr(torch.accelerator, "set_device_index", None)  # torch 2.6 has the older name alone
+            (choose or torch.accelerator.set_device_idx)(device.index)
 
     def begun(self) -> bool:
         """This process has used one already, so that a fork of it cannot."""
@@ -193,7 +194,8 @@ class DeviceKind:
         every = self._has("get_rng_state_all")
         if every is not None:
             return list(every())
-        one = self.random_state(torch.device(self.name, torch.accelerator.current_device_index()))
+        index = getattr(torch.accelerator, "current_device_index", None) or torch.accelerator.current_device_idx
+        one = self.random_state(torch.device(self.name, index()))
         return [] if one is None else [one]
 
     def random_state(self, device: torch.device) -> torch.Tensor | None:

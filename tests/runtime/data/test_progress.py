@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchlift.runtime.data.loss_batch import CURRENT, shares_of_loss
-from torchlift.runtime.data.progress import Pass, Progress
+from torchlift.runtime.data.progress import Pass, Progress, memory_of
 from torchlift.runtime.data.shares import ShardPlan, weighted
 from torchlift.runtime.errors import UnclearBatchError
 
@@ -44,3 +44,11 @@ def test_it_is_asked_which_batch_a_loss_is_of_where_shards_can_differ(even: bool
     else:
         with pytest.raises(UnclearBatchError, match="the script holds batches of two loaders"):
             shares_of_loss(progress, loss, CURRENT, False)
+
+
+def test_views_are_known_by_their_memory_and_other_tensors_are_not_taken_for_them() -> None:
+    """Where memory has no address (sparse, another device), all tensors had the same answer: 0."""
+    rows = torch.ones(3, 2)
+    assert memory_of(rows) == memory_of(rows[1:].T) != memory_of(rows.clone())
+    for one, other in ((rows.to_sparse(), rows.to_sparse()), (rows.to("meta"), rows.to("meta"))):
+        assert memory_of(one) == memory_of(one) != memory_of(other)
