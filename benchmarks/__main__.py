@@ -19,6 +19,7 @@ ALL = (
     "eight_bits",
     "evaluation",
     "together",
+    "xla",
     "gpu",
 )
 

@@ -17,6 +17,7 @@ PARTS = (
     "evaluation",
     "step",
     "together",
+    "xla",
     "gpu",
     "launch",
     "runtime_import",

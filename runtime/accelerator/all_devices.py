@@ -24,14 +24,11 @@ class AllDevices:
         settings: of the accelerator.
         world: of this process, alone.
         precision: of forward passes.
-        scaler: for fp16, which there is none for.
         optimizers: asks how many were prepared.
     """
 
-    def __init__(
-        self, settings: Settings, world: World, precision: Precision, scaler: object, optimizers: Callable[[], int]
-    ) -> None:
-        check_settings(settings, scaler)
+    def __init__(self, settings: Settings, world: World, precision: Precision, optimizers: Callable[[], int]) -> None:
+        check_settings(settings)
         self._settings = settings
         self._world = world
         self._precision = precision

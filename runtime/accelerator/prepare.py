@@ -93,7 +93,7 @@ class Preparation:
         self._sharded = ShardedModels(settings, world, precision)
         self._all_devices: AllDevices | None = None
         if kind_of(device).drives_all:
-            self._all_devices = AllDevices(settings, world, precision, scaler, lambda: len(self.gates))
+            self._all_devices = AllDevices(settings, world, precision, lambda: len(self.gates))
         self._noise_parted = False
         self.even_batches = settings.even_batches
         """For loaders that are prepared from now on."""

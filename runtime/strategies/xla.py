@@ -14,17 +14,21 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import torch_spmd
 from ..collectives.world import World
 from ..config.settings import Settings
 from ..device.placement import move_module, tensors_in
 from ..device.precision import Precision
-from ..errors import MixedUseError, NotAvailableYet
+from ..errors import NotAvailableYet
 from .graph import Graph
 from .strategy import TrainingEngine
 
 log = logging.getLogger(__name__)
+
+_BEFORE = "_torchlift_running_var"
+"""Where a layer has its variance of before a forward pass."""
 
 
 class SpmdEngine(TrainingEngine):
@@ -36,6 +40,12 @@ class SpmdEngine(TrainingEngine):
         world: of this process, alone.
         precision: of its forward pass.
     """
+
+    def __init__(self, model: nn.Module, world: World, precision: Precision) -> None:
+        super().__init__(model, world, precision)
+        layers = [one for one in model.modules() if isinstance(one, _BatchNorm) and one.running_var is not None]
+        self._hooks = [one.register_forward_pre_hook(_keep_variance) for one in layers]
+        self._hooks += [one.register_forward_hook(_correct_variance) for one in layers]
 
     def call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The forward pass, with the rows of what it is given on all devices: batches made by hand, too."""
@@ -71,7 +81,9 @@ class SpmdEngine(TrainingEngine):
         return any(one.requires_grad for one in self._model.parameters())
 
     def release(self) -> None:
-        """There are no hooks."""
+        """Batch normalization is torch_xla's again."""
+        for hook in self._hooks:
+            hook.remove()
 
 
 def lay_out(model: nn.Module, world: World, precision: Precision, sharded: bool) -> SpmdEngine:
@@ -103,18 +115,36 @@ def lay_out(model: nn.Module, world: World, precision: Precision, sharded: bool)
     return SpmdEngine(model, world, precision)
 
 
-def check_settings(settings: Settings, scaler: object) -> None:
+def _keep_variance(module: _BatchNorm, _given: Any) -> None:
+    if module.training and module.running_var is not None:
+        module.__dict__[_BEFORE] = module.running_var.clone()
+
+
+def _correct_variance(module: _BatchNorm, given: tuple[Any, ...], _result: Any) -> None:
+    """torch_xla adds the variance of the batch to the running one; torch, that of the population (n / (n - 1))."""
+    before = module.__dict__.pop(_BEFORE, None)
+    if before is None or module.running_var is None or not given:
+        return
+    counted = given[0].numel() // given[0].shape[1]
+    if counted < 2:
+        return
+    momentum = module.momentum
+    if momentum is None:
+        momentum = 1 / max(int(module.num_batches_tracked or 1), 1)
+    with torch.no_grad():
+        found = module.running_var
+        corrected = found + (found - (1 - momentum) * before) / (counted - 1)
+        # equal: nothing was added; by `data`, because the backward pass has kept the variance, which it does not use
+        found.data.copy_(torch.where(found == before, found, corrected))
+
+
+def check_settings(settings: Settings) -> None:
     """
     Look at what an accelerator was asked for.
 
     Raises:
-        MixedUseError: fp16.
         NotAvailableYet: what torch_xla has another way for, or none.
     """
-    if scaler is not None:
-        raise MixedUseError(
-            'mixed_precision="fp16" does not work by torch_xla: its devices compute in bf16. Use "bf16".'
-        )
     if settings.dynamo.wanted:
         raise NotAvailableYet("torch.compile by torch_xla", "Leave dynamo_backend out: every step is compiled anyway.")
     if settings.mesh is not None and settings.mesh.total_size > 1:

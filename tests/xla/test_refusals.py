@@ -40,7 +40,7 @@ def ends(run_python: Callable[..., Any], tmp_path: Path) -> Callable[..., str]:
             PROCESSES,
             "one process drives",
         ),
-        ('Accelerator(mixed_precision="fp16")', {}, 'Use "bf16"'),
+        ('Accelerator(mixed_precision="fp16")', {}, "use one of: no, bf16"),
         ('Accelerator(dynamo_backend="inductor")', {}, "every step is compiled anyway"),
         ('Accelerator().prepare(torch.nn.Linear(2, 2, device="meta"))', {}, "are on the meta device and hold no data"),
         ("Accelerator(kwargs_handlers=[ShapeBuckets(lengths=())])", {}, "whole numbers from 1 on"),

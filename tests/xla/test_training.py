@@ -88,6 +88,8 @@ def same(expected: Any, found: Any, path: str = "") -> str | None:
         return first(same(one, found[key], f"{path}/{key}") for key, one in expected.items())
     if isinstance(expected, (list, tuple)):
         return first(same(a, b, f"{path}/{i}") for i, (a, b) in enumerate(zip(expected, found, strict=True)))
+    if expected is None or isinstance(expected, (str, bool)):
+        return None if found == expected else f"{path}: {found!r}, not {expected!r}"
     return None if expected == pytest.approx(found, rel=1e-3) else f"{path}: {found!r}, not {expected!r}"
 
 
