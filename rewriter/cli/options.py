@@ -129,7 +129,7 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
 @click.option(
     "--device",
     type=click.Choice(DEVICES),
-    help="tpu: do without what is slow on TPUs, or report it. With --verify, run on virtual devices of torch_xla, as xla does.",
+    help="tpu: do without what is slow on TPUs, or report it. With --verify: run on virtual devices, by torch_xla.",
 )
 @click.option("--double", is_flag=True, help="With --verify: compute in float64 and compare to 1e-9.")
 @click.option(
