@@ -38,8 +38,8 @@ def test_the_example_does_what_it_says(
     check_transformed(before, after, *findings, **options)
 
 
-def migrated(text: str, *ignored: str, **options: str) -> FileResult:
-    config = Config(ignore=frozenset(ignored))._replace(**options)
+def migrated(text: str, *ignored: str, device: str = "") -> FileResult:
+    config = Config(ignore=frozenset(ignored), device=device)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, config).files
     return file
 
