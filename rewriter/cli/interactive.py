@@ -32,6 +32,10 @@ class Answers(NamedTuple):
     def told(self, written: Sequence[Source]) -> str:
         """The answers and what was done, in a sentence without its full stop."""
         groups = self.accepted + len(self.declined)
+        if not written and groups and not self.accepted:
+            return (
+                f"nothing was written: you declined {'the edits' if groups == 1 else f'all {groups} groups of edits'}"
+            )
         if not written:
             return f"nothing was written: {self.accepted} of {counted(groups, 'group')} of edits accepted"
         files = f"{shown(written[0].path)}" if len(written) == 1 else counted(len(written), "file")

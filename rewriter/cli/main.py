@@ -207,7 +207,8 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
         from ..source import write_all
 
         write_all([(file.source, file.after) for file in result.changed])
-    _summarise(result, survey, request, writes, drawn=answers.shown if sys.stderr.isatty() else ())
+    if writes or survey.refused or result.blocked:
+        _summarise(result, survey, request, writes, drawn=answers.shown if sys.stderr.isatty() else ())
     say(answers.told([file.source for file in result.changed] if writes else ()))
     return status
 

@@ -90,7 +90,7 @@ def unreached_effects(
                 _RULES.get(effect.kind, "main_process"),
                 effect.node,
                 f"every process {effect.verb} this, because {why(effect.node)}",
-                "call it after the line that creates the accelerator, or guard it by hand",
+                "let it run after the line that creates the accelerator, or guard it by hand",
                 Severity.REVIEW,
             )
     for handle in handles:
@@ -99,7 +99,7 @@ def unreached_effects(
                 "once",
                 handle.call,
                 f"{handle.because}, because {why(handle.call)}",
-                "create it after the line that creates the accelerator, or guard it by hand",
+                "do this after the line that creates the accelerator, or guard it by hand",
                 Severity.REVIEW,
             )
     for name in received:

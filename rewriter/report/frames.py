@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ..notebooks.document import MASK, unmasked
 from ..result import CausePlace, Diagnosis, FileResult
 from .diff import shown
 from .text import visible
@@ -44,18 +45,23 @@ def views(file: FileResult, found: Diagnosis, label: str = "") -> Iterator[View]
     """The lines of code of a finding: that of its place, and that of its cause."""
     lines = file.source.text.split("\n")
     if 0 < found.line <= len(lines) and lines[found.line - 1].strip():
-        text = lines[found.line - 1]
-        yield View(place(file, found.line), _number(file, found.line), *_marked(text, found.column, found.end), label)
+        marked = _marked(*_written(lines[found.line - 1], found.column, found.end))
+        yield View(place(file, found.line), _number(file, found.line), *marked, label)
     if found.cause is not None:
         yield cause_view(file, found.cause)
 
 
 def cause_view(file: FileResult, cause: CausePlace) -> View:
     """The line of code where a cause is."""
-    marked = _marked(cause.text, cause.column, cause.end)
+    marked = _marked(*_written(cause.text, cause.column, cause.end))
     if cause.path:
         return View(f"{visible(shown(Path(cause.path)))}:{cause.line}", cause.line, *marked, cause.label, True)
     return View(place(file, cause.line), _number(file, cause.line), *marked, cause.label, True)
+
+
+def _written(line: str, column: int, end: int) -> tuple[str, int, int]:
+    """A line as its cell has it: of what only a notebook understands, the whole is meant."""
+    return (unmasked(line), 0, 0) if MASK in line else (line, column, end)
 
 
 def place(file: FileResult, line: int) -> str:

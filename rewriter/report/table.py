@@ -11,7 +11,7 @@ from ..findings import Severity
 from ..result import FileResult, Result
 from .diff import shown
 from .frames import cells
-from .groups import ORDER, FindingGroup
+from .groups import ORDER, FindingGroup, groups
 from .text import counted, visible
 
 WORDS = {Severity.ERROR: "error", Severity.BLOCKED: "blocked", Severity.REVIEW: "to review", Severity.NOTE: "note"}
@@ -57,7 +57,7 @@ def rows(result: Result, programs: Iterable[Sequence[Path]]) -> list[ProgramRow]
     told = [(paths[0], [files[path] for path in paths if path in files]) for paths in programs if paths]
     inside = {path for _, own in told for path in (file.source.path for file in own)}
     told += [(path, [file]) for path, file in files.items() if path not in inside]
-    found = [_row(path, own) for path, own in told if any(file.changed or file.diagnoses for file in own)]
+    found = [_row(result, path, own) for path, own in told if any(file.changed or file.diagnoses for file in own)]
     return sorted(found, key=lambda row: (_rank(row), row.path))
 
 
@@ -65,8 +65,8 @@ def _rank(row: ProgramRow) -> int:
     return ORDER.index(row.worst) if row.worst is not None else len(ORDER)
 
 
-def _row(path: Path, files: Sequence[FileResult]) -> ProgramRow:
-    found = [diagnosis for file in files for diagnosis in file.diagnoses]
+def _row(result: Result, path: Path, files: Sequence[FileResult]) -> ProgramRow:
+    found = [group.first for group in groups(result._replace(files=tuple(files)))]
     counts = Counter(diagnosis.severity for diagnosis in found)
     worst = next((severity for severity in ORDER if counts[severity]), None)
     ids = dict.fromkeys(diagnosis.id for diagnosis in found if diagnosis.severity is worst)

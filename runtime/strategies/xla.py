@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import torch_spmd
 from ..collectives.world import World
@@ -27,6 +26,7 @@ from .strategy import TrainingEngine
 
 log = logging.getLogger(__name__)
 
+Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 _BEFORE = "_torchlift_running_var"
 """Where a layer has its variance of before a forward pass."""
 
@@ -43,7 +43,7 @@ class SpmdEngine(TrainingEngine):
 
     def __init__(self, model: nn.Module, world: World, precision: Precision) -> None:
         super().__init__(model, world, precision)
-        layers = [one for one in model.modules() if isinstance(one, _BatchNorm) and one.running_var is not None]
+        layers = [one for one in model.modules() if isinstance(one, Norm) and one.running_var is not None]
         self._hooks = [one.register_forward_pre_hook(_keep_variance) for one in layers]
         self._hooks += [one.register_forward_hook(_correct_variance) for one in layers]
 
@@ -115,12 +115,12 @@ def lay_out(model: nn.Module, world: World, precision: Precision, sharded: bool)
     return SpmdEngine(model, world, precision)
 
 
-def _keep_variance(module: _BatchNorm, _given: Any) -> None:
+def _keep_variance(module: Norm, _given: Any) -> None:
     if module.training and module.running_var is not None:
         module.__dict__[_BEFORE] = module.running_var.clone()
 
 
-def _correct_variance(module: _BatchNorm, given: tuple[Any, ...], _result: Any) -> None:
+def _correct_variance(module: Norm, given: tuple[Any, ...], _result: Any) -> None:
     """torch_xla adds the variance of the batch to the running one; torch, that of the population (n / (n - 1))."""
     before = module.__dict__.pop(_BEFORE, None)
     if before is None or module.running_var is None or not given:

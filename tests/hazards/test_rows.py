@@ -169,6 +169,7 @@ import json, os, sys
 from pathlib import Path
 from torchlift.runtime.verify.request import VerifyRequest, program_at
 from torchlift.runtime.verify.conductor import Server
+from torchlift.runtime.verify.overview import as_json
 for before, after in json.loads(sys.stdin.read()):
     before, after = Path(before), Path(after)
     request = VerifyRequest(
@@ -178,7 +179,7 @@ for before, after in json.loads(sys.stdin.read()):
     sys.stdout.flush()
     child = os.fork()
     if not child:
-        verdict = Server(request).verify().to_json()
+        verdict = as_json(Server(request).verify())
         broken = {p["id"]: p["detail"] for p in verdict["promises"] if p["outcome"] == "broken"}
         print(json.dumps([verdict["status"], broken]), flush=True)
         os._exit(0)

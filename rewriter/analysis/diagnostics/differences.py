@@ -204,7 +204,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
         if (
             drawn is not None
             and drawn.generator == "numpy"
-            and (drawn.size is None or keyword(call, "size", drawn.size) is not None or _is_repeated(reach, unit, call))
+            and (drawn.size is None or _draws_several(call, drawn.size) or _is_repeated(reach, unit, call))
             and any(loop in training.train_loops for loop in reach.batch_loops(call, unit))
             and not compiled(state, unit, call)
             and not _has_own_bounds(state, unit, call)
@@ -218,6 +218,12 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
                 "between processes, with device=accelerator.device",
                 Severity.REVIEW,
             )
+
+
+def _draws_several(call: cst.Call, position: int) -> bool:
+    """Whether a draw is asked for more than one number: that of ``np.random.rand(1)`` is for the whole batch."""
+    size = keyword(call, "size", position)
+    return size is not None and not (isinstance(size, cst.Integer) and size.value == "1")
 
 
 def _is_repeated(reach: Reach, unit: Unit, call: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:

@@ -292,7 +292,7 @@ def test_no_to_the_training_leaves_everything(folder: Path) -> None:
     assert terminal.end() == 0
     assert (folder / "train.py").read_bytes() == TRAINS
     assert "(2/4)" not in terminal.shown
-    assert terminal.last() == "migrate: nothing was written: 0 of 4 groups of edits accepted"
+    assert terminal.last() == "migrate: nothing was written: you declined all 4 groups of edits"
 
 
 def test_all_of_a_rule_and_then_quit(folder: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config, RawConfig
 from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.notebooks.document import masked
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.report.frames import cells, frame, views
@@ -181,6 +182,19 @@ def test_a_cause_in_a_notebook_has_the_line_of_its_cell(tmp_path: Path) -> None:
     assert "n.ipynb:cell 2, line 6: blocked [local-decision]" in said
     assert "n.ipynb:cell 2, line 1\n" in said
     assert "6 |     if (x > 3).sum() > 2:\n      |        ^^^^^^^^^^^^^^^^^\n" in said
+
+
+def test_a_magic_is_shown_as_its_cell_has_it() -> None:
+    text = masked("%store model")
+    file, told = file_of(f"{text}\n", column=1, end=5)
+    cause = CausePlace("it is read here", 120, 1, 5, masked("!ls"), "lib/data.py")
+    assert "%" not in text.partition("#")[0] and drawn(file, told._replace(cause=cause)) == [
+        "  1 | %store model",
+        "    | ^^^^^^^^^^^^",
+        "   --> lib/data.py:120",
+        "120 | !ls",
+        "    | --- it is read here",
+    ]
 
 
 # Many findings, bad terminals ----------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ PROGRAMS.append([Path("b/train.py"), Path("b/utils.py"), Path("b/unchanged.py")]
 def test_the_worst_comes_first_and_what_needs_nothing_is_left_out() -> None:
     assert [line for _, line in lines(rows(Result(FILES, 7), PROGRAMS), None)] == [
         "blocked    e/train.py  1 blocked, 1 to review: local-decision",
-        "to review  b/train.py  3 edits, 2 to review, 1 note: once",
+        "to review  b/train.py  3 edits, 1 to review, 1 note: once",
         "ready      c/train.py  1 edit, 1 note: batch-norm",
         "note       f/alone.py  1 note: batch-norm",
         "ready      a/train.py  3 edits",

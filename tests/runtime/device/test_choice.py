@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from torchlift.runtime import Accelerator
 from torchlift.runtime.device.choice import choose_device
 from torchlift.runtime.device.kinds import DeviceKind, accelerators, current, kind_of
 from torchlift.runtime.errors import DeviceError, MixedUseError, UnknownWordError
@@ -86,12 +88,16 @@ def test_a_device_that_is_not_here(asked, error, words):
         choose_device(0, False, asked)
 
 
-def test_the_environment_is_read_by_the_accelerator(monkeypatch):
-    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "gpu")
-    with pytest.raises(UnknownWordError, match="ACCELERATE_TORCH_DEVICE"):
-        Accelerator()
-    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", "CPU:0")
-    assert Accelerator().device == torch.device("cpu", 0)
+@pytest.mark.parametrize(
+    ("asked", "said"), [("gpu", "UnknownWordError"), ("CPU:0", "cpu:0")], ids=["no word for one", "one of them"]
+)
+def test_the_environment_is_read_by_the_accelerator(asked, said):
+    """In a process of its own: the first accelerator of a process chooses for all."""
+    code = "from torchlift.runtime import Accelerator; print(Accelerator().device)"
+    environment = {**os.environ, "ACCELERATE_TORCH_DEVICE": asked}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    last = (done.stdout + done.stderr).splitlines()[-1]
+    assert said in last and ("ACCELERATE_TORCH_DEVICE" in last or not done.returncode)
 
 
 class Three:

@@ -275,5 +275,5 @@ def test_the_remedy_says_all_that_a_gpu_needs(taken: str, back: str) -> None:
 def test_a_script_without_a_flag_is_told_of_none() -> None:
     (file,) = migrate([decode(ASKED.replace("TAKEN", "").encode(), Path("train.py"))], CATALOGUE, Config()).files
     reasons = [change.reason for change in file.changes if change.rule == "accelerator_setup"]
-    assert "before its first use; the script works on the CPU" in reasons
+    assert "the accelerator is created before its first use; the script works on the CPU" in reasons
     assert not any("flag" in reason for reason in reasons)

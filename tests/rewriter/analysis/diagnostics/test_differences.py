@@ -47,6 +47,8 @@ def test_draws_of_a_training_step_are_told(trained: Trained) -> None:
         ("np.random.rand()", 0),
         ("np.random.randint(0, 2)", 0),
         ("np.random.choice(9)", 0),
+        ("np.random.rand(1)", 0),
+        ("np.random.uniform(0, 1, size=1)", 0),
         ("np.random.uniform(0, 1, 4)[0]", 1),
         ("np.random.rand(2)[0]", 1),
         ("np.random.choice(9, size=2)[0]", 1),

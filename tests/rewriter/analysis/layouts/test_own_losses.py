@@ -30,6 +30,12 @@ def test_what_it_is_the_mean_of(kind: str, found: list[str], loss: str, trained:
     assert trained(built=SIMPLE.format(kind=kind), loss=loss)[1] == found
 
 
+@pytest.mark.parametrize("kind", ["AutoModelForCausalLM", "AutoModelForMaskedLM"])
+def test_a_model_that_is_trained_from_nothing(kind: str, trained: Trained) -> None:
+    built = SIMPLE.format(kind=kind).replace('from_pretrained("some-model")', "from_config(settings)")
+    assert trained(built=built, loss="loss = model(x, labels=y).loss")[1] == ["weighted-mean"]
+
+
 BY_OPTION = """\
 import argparse
 parser = argparse.ArgumentParser()
