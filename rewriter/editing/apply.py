@@ -334,11 +334,9 @@ def _passing(block: object, gone: _Gone) -> cst.IndentedBlock:
 
 def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool]) -> list[cst.EmptyLine]:
     """The lines above a removed statement that stay, and its trailing comment as a separate line."""
-    lines = [
-        line
-        for line in getattr(statement, "leading_lines", ())
-        if line.comment is None or not drops(line.comment.value)
-    ]
+    above = getattr(statement, "leading_lines", ())
+    alone = sum(line.comment is not None for line in above) == 1  # a line of several may end a sentence of another
+    lines = [line for line in above if line.comment is None or not (alone and drops(line.comment.value))]
     trailing = getattr(statement, "trailing_whitespace", None)
     comment = trailing.comment if isinstance(trailing, cst.TrailingWhitespace) else None
     if comment is not None and not drops(comment.value):

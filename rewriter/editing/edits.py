@@ -124,7 +124,12 @@ def speaks_of_device(comment: str) -> bool:
     """Whether a comment is a few words on the choice of the device, and no code that is commented out."""
     words = re.findall(r"[A-Za-z]+", comment.lower())
     code = any(sign in comment for sign in "=()")
-    return not code and len(words) <= _FEW and not {"device", "devices", "gpu", "gpus", "cuda", "cpu"}.isdisjoint(words)
+    return (
+        comment.isascii()
+        and not code
+        and len(words) <= _FEW
+        and not {"device", "devices", "gpu", "gpus", "cuda", "cpu"}.isdisjoint(words)
+    )
 
 
 _FEW = 8

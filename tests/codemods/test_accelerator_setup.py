@@ -313,7 +313,14 @@ def test_a_device_that_the_user_chooses_stays_chosen(
 
 @pytest.mark.parametrize(
     ("comment", "stays"),
-    [("CUDA for PyTorch", False), ("the device", False), ("device = 'cuda:1'", True), ("the largest batch", True)],
+    [
+        ("CUDA for PyTorch", False),
+        ("the device", False),
+        ("device = 'cuda:1'", True),
+        ("the largest batch", True),
+        ("모델을 GPU로", True),
+        ("The net is moved, then the data, both\n# to the GPU.", True),
+    ],
 )
 def test_a_comment_on_the_choice_of_the_device_goes_with_it(
     comment: str, stays: bool, migrated: Callable[[str], str]
