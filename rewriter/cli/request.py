@@ -30,10 +30,9 @@ _UNSAID: dict[str, Any] = {
         ("keep_global_batch", "verify", "side_by_side", "no_color", "no_cache", "verbose", "details"), False
     ),
     **dict.fromkeys(("paths", "select", "ignore", "assume"), ()),
-    **dict.fromkeys(("explain", "target", "strategy", "mixed_precision", "html")),
-    **{name: value for name, value in Asked()._asdict().items() if name != "arguments"},
+    **dict.fromkeys(("explain", "target", "strategy", "mixed_precision", "html", "device")),
+    **{name: value for name, value in Asked()._asdict().items() if name not in ("arguments", "device")},
     "output_format": FORMATS[0],
-    "device": None,
 }
 """The default of each option."""
 
@@ -156,8 +155,8 @@ def _asked(given: Mapping[str, Any]) -> Asked | None:
     named = given["paths"]
     if len(named) != 1 or named[0] == "-" or Path(named[0]).is_dir():
         raise UsageError("--verify runs one script: name only its file")
-    asked = {name: given[name] for name in unsaid if name != "arguments"}
-    return Asked(**asked | {"device": "xla" if given["device"] else ""})
+    asked = {name: given[name] for name in unsaid if name not in ("arguments", "device")}
+    return Asked(**asked, device="xla" if given["device"] else "")
 
 
 def _exclusive(given: Mapping[str, Any], *names: str) -> None:
