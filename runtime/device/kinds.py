@@ -47,6 +47,8 @@ class DeviceKind:
     """Files with its tensors can be read on machines without it; None: not known."""
     package: ClassVar[str | None] = None
     """What registers it with torch, where that is not torch itself."""
+    one_process: ClassVar[bool] = False
+    """Its back end connects only processes that have such a device each for themselves."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -90,6 +92,12 @@ class DeviceKind:
         if not self.numbered:
             return torch.device(self.name)
         return torch.device(self.name, local_rank % max(self.count(), 1))
+
+    def identity(self, device: torch.device) -> str | None:
+        """What tells one of them from all others, also on other machines; None where it does not say."""
+        ask = self._has("get_device_properties")
+        found = None if ask is None else getattr(ask(device), "uuid", None)
+        return None if found is None else str(found)
 
     def select(self, device: torch.device) -> None:
         """Make it torch's current one."""
@@ -306,6 +314,7 @@ class _Cuda(DeviceKind):
     copies_beside = True
     tensor_float = True
     in_files = True
+    one_process = True
 
     def autocasts(self) -> Sequence[torch.dtype]:
         found = super().autocasts()

@@ -17,11 +17,11 @@ from typing import Any, TextIO
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from ..device.kinds import kind_of
-from ..errors import TopologyError, TorchliftError
+from ..device.kinds import DeviceKind, kind_of
+from ..errors import DeviceError, TopologyError, TorchliftError
 from ..torch_internals import default_store
 from . import watched_calls
 from .call_log import LIBRARIES
@@ -74,7 +74,7 @@ def start(
 
     Raises:
         TopologyError: this build of torch cannot connect processes.
-        DeviceError: it cannot connect those of such devices.
+        DeviceError: it cannot connect those of such devices, or several processes have one of them.
     """
     if not topology.distributed:
         return
@@ -84,7 +84,7 @@ def start(
             "Install a build that has it, or start one process."
         )
     if not dist.is_initialized():
-        _join(topology, _backend(device, backend), timeout, init_method)
+        _join(topology, device, backend, timeout, init_method)
         _Exit.ours_in = os.getpid()
         _watch_for_failure()
         atexit.register(_leave_at_the_end)
@@ -97,12 +97,14 @@ def _backend(device: torch.device, wanted: str | None) -> str:
     return wanted if wanted and wanted not in ("nccl", "gloo") else kind_of(device).backend()
 
 
-def _join(topology: Topology, backend: str, timeout: timedelta | None, init_method: str | None) -> None:
+def _join(
+    topology: Topology, device: torch.device, wanted: str | None, timeout: timedelta | None, init_method: str | None
+) -> None:
     """
     A restarted job gets keys of its own: the store may still hold the addresses of processes that have died. So does
     one that has left, and trains again.
     """
-    rank, size = topology.rank, topology.world_size
+    backend, rank, size = _backend(device, wanted), topology.rank, topology.world_size
     meet = init_method or topology.meet
     if meet.startswith("env://"):
         store, _, _ = next(rendezvous(meet, rank, size))
@@ -110,7 +112,25 @@ def _join(topology: Topology, backend: str, timeout: timedelta | None, init_meth
         store, _, _ = next(rendezvous(f"{meet}{'&' if '?' in meet else '?'}rank={rank}&world_size={size}"))
     own = PrefixStore(f"torchlift/{topology.restart}/{_Exit.joined}", store)
     _Exit.joined += 1
+    kind = kind_of(device)
+    if kind.one_process and topology.local_world_size > kind.count() and backend == kind.backend():
+        _one_each(own, kind, device)
     dist.init_process_group(backend=backend, store=own, rank=rank, world_size=size, timeout=timeout)
+
+
+def _one_each(store: Store, kind: DeviceKind, device: torch.device) -> None:
+    """
+    No two processes have one device, where their back end refuses that: it would say so in words of its own, or hang.
+
+    That a process sees fewer devices than there are processes on its machine says nothing yet: each may see another.
+    """
+    identity, count = kind.identity(device), kind.count()
+    if identity is not None and store.add(f"device/{identity}", 1) > 1:
+        raise DeviceError(
+            f"{device} of this machine is that of another process, too, and {kind.backend().rpartition(':')[2]} "
+            f"connects only processes that have one each. Start as many as there are (--num-processes {count}), or let "
+            f'them share it, for a trial: InitProcessGroupKwargs(backend="cpu:gloo,{device.type}:gloo").'
+        )
 
 
 def backend() -> str | None:

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.distributed import HashStore
+
+from torchlift.runtime.device.kinds import kind_of
+from torchlift.runtime.errors import DeviceError
+from torchlift.runtime.process import group
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_together(job, processes, tmp_path):
     assert job("together.py", processes, tmp_path) == [True] * processes
+
+
+def test_processes_that_share_a_device_are_told_before_their_back_end_fails(monkeypatch):
+    kind, store = kind_of("cuda"), HashStore()
+    monkeypatch.setattr(type(kind), "count", lambda _: 1)
+    monkeypatch.setattr(type(kind), "backend", lambda _: "cpu:gloo,cuda:nccl")
+    for machine in ("a", "b"):  # each sees one device only, as its job says
+        monkeypatch.setattr(type(kind), "identity", lambda _, __, machine=machine: machine)
+        group._one_each(store, kind, torch.device("cuda", 0))
+    words = r"cuda:0 .* is that of another process, too, and nccl connects only .* \(--num-processes 1\), or let them"
+    with pytest.raises(DeviceError, match=words):
+        group._one_each(store, kind, torch.device("cuda", 0))
+    monkeypatch.setattr(type(kind), "identity", lambda *_: None)
+    for _ in range(2):
+        group._one_each(store, kind, torch.device("cuda", 0))
 
 
 TALK = """
