@@ -12,6 +12,9 @@ from .. import torch_spmd
 from ..device.kinds import kind_of
 from ..device.placement import map_tree, send_to_device, tensors_in
 
+_SMALL = 64 * 1024
+"""A batch of so many bytes is not worth an own way: the driver keeps it, and the script goes on at once."""
+
 
 class Beside:
     """
@@ -59,7 +62,7 @@ def sent(batch: Any, device: torch.device, non_blocking: bool) -> Callable[[], A
     if kind_of(device).drives_all:
         return lambda: _laid_out(batch, device)
     copies = beside(device)
-    if copies is None or not _known(batch):
+    if copies is None or _bytes_of(batch) <= _SMALL:
         return lambda: send_to_device(batch, device, non_blocking)
     return copies.send(batch, non_blocking)
 
@@ -71,18 +74,22 @@ def _laid_out(batch: Any, device: torch.device) -> Any:
     return send_to_device(map_tree(lambda leaf: sent.get(id(leaf), leaf), batch), device)
 
 
-def _known(batch: Any) -> bool:
-    """Every tensor of the batch is seen, and on the CPU: one on the device may still have to be computed."""
-    found: list[bool] = []
+def _bytes_of(batch: Any) -> int:
+    """
+    How much is to be copied; 0 for a batch that is not known well enough.
+
+    Every tensor of it must be seen, and on the CPU: one on the device may still have to be computed.
+    """
+    if isinstance(batch, Mapping) and hasattr(batch, "to"):
+        return 0
+    found: list[int | None] = []
 
     def look(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            found.append(leaf.device.type == "cpu" and leaf.layout is torch.strided)
-        else:
-            found.append(not hasattr(leaf, "to") or isinstance(leaf, type))
+            found.append(leaf.nbytes if leaf.device.type == "cpu" and leaf.layout is torch.strided else None)
+        elif hasattr(leaf, "to") and not isinstance(leaf, type):
+            found.append(None)
         return leaf
 
-    if isinstance(batch, Mapping) and hasattr(batch, "to"):
-        return False
     map_tree(look, batch)
-    return all(found)
+    return 0 if None in found else sum(one for one in found if one is not None)

@@ -39,6 +39,7 @@ class Recorded:
         monkeypatch.setattr(torch.accelerator, "current_stream", lambda _: self)
         monkeypatch.setattr(torch.Tensor, "record_stream", lambda one, _: self.asked.append(("keep", int(one.sum()))))
         monkeypatch.setattr(transfer, "send_to_device", self.send)
+        monkeypatch.setattr(transfer, "_SMALL", 0)
         transfer.beside.cache_clear()
 
     def set_stream(self, which):
@@ -66,6 +67,14 @@ def test_copies_go_beside_and_the_computing_waits_for_them(recorded):
     assert recorded.asked == ["copies", "copy", "back"]
     assert arrived()["y"][1] == "a word"
     assert recorded.asked[3:] == ["wait for copy 1", ("keep", 2), ("keep", 3)]
+
+
+def test_a_small_batch_takes_no_way_of_its_own(recorded, monkeypatch):
+    monkeypatch.setattr(transfer, "_SMALL", 64)
+    transfer.sent([torch.ones(8), torch.ones(8), "a word"], CUDA, False)()
+    assert recorded.asked == ["copy"]
+    transfer.sent([torch.ones(8), torch.ones(9)], CUDA, False)()
+    assert recorded.asked[1:4] == ["copies", "copy", "back"]
 
 
 class Opaque:
