@@ -20,7 +20,7 @@ from torch import nn
 from ..available import need
 from ..config.eight_bits import AORecipeKwargs
 from ..device.kinds import kind_of
-from ..errors import expect
+from ..errors import DeviceError, expect
 from ..types import PrecisionType
 
 Filter = Callable[[nn.Module, str], bool]
@@ -60,7 +60,7 @@ def convert(
         speaks: this process warns of what is not converted, or emulated.
     """
     level = logging.WARNING if speaks else logging.DEBUG
-    make = _int8(recipe) if word is PrecisionType.INT8 else _float8(recipe, device, level)
+    make = _int8(recipe, device) if word is PrecisionType.INT8 else _float8(recipe, device, level)
     wanted = _filter(model, recipe.module_filter_func)
     layers = [(name, one) for name, one in model.named_modules() if isinstance(one, nn.Linear)]
     chosen = [(name, one) for name, one in layers if wanted(one, name)]
@@ -131,25 +131,62 @@ def _say_emulated(name: str, level: int) -> None:
     log.log(level, "%s has no products in fp8: they are emulated, which takes longer than full precision.", name)
 
 
-def _int8(recipe: AORecipeKwargs) -> Callable[[nn.Linear], Converted]:
-    from torchao.prototype.quantized_training import (
-        Int8MixedPrecisionTrainingConfig,
-        Int8MixedPrecisionTrainingLinear,
-    )
+def _int8(recipe: AORecipeKwargs, device: torch.device) -> Callable[[nn.Linear], Converted]:
+    from torchao.prototype.quantized_training import Int8MixedPrecisionTrainingConfig
 
     config = Int8MixedPrecisionTrainingConfig() if recipe.config is None else recipe.config
     wanted = 'an Int8MixedPrecisionTrainingConfig(...) for mixed_precision="int8"'
     expect("config of AORecipeKwargs", config, Int8MixedPrecisionTrainingConfig, wanted)
     config = replace(config, module_swap=True)
+    if kind_of(device).is_cpu and not _int8_on_the_cpu():
+        raise DeviceError(
+            'mixed_precision="int8" on the CPU: where torchao finds a GPU, it multiplies int8 there alone. Train on '
+            'the GPU, hide it (CUDA_VISIBLE_DEVICES=""), or use mixed_precision="bf16".'
+        )
 
     def make(layer: nn.Linear) -> Converted:
-        own, kind = type(layer), Int8MixedPrecisionTrainingLinear
+        own, kind = type(layer), _int8_layer()
         now = kind if own is nn.Linear else type(f"Int8{own.__name__}", (kind, own), {})
         layer.__class__ = now
         layer.__dict__["config"] = config
         return Converted(layer, own, now, ("config",))
 
     return make
+
+
+@cache
+def _int8_on_the_cpu() -> bool:
+    """torchao has a product for it: only where it finds no GPU, and then on the CPU alone."""
+    from torchao.prototype.quantized_training.int8_mixed_precision import scaled_int8_mm
+
+    some, scale = torch.ones(2, 2, dtype=torch.int8), torch.ones(2)
+    try:
+        scaled_int8_mm(some, some, scale, scale)
+    except NotImplementedError:
+        return False
+    return True
+
+
+@cache
+def _int8_layer() -> type[nn.Linear]:
+    """
+    The layer of torchao, which takes part in autocast as `nn.Linear` does, and as torchao's layer for fp8.
+
+    torchao's own adds a bias of fp32 to a product in bf16. The gradient that comes back is fp32 then, and is multiplied
+    with weights in bf16: on a GPU that is refused.
+    """
+    from torchao.prototype.quantized_training import Int8MixedPrecisionTrainingLinear
+    from torchao.prototype.quantized_training.int8_mixed_precision import _Int8MixedPrecisionTrainingLinearFunction
+
+    class Int8Linear(Int8MixedPrecisionTrainingLinear):  # type: ignore[misc]
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            kind = input.device.type
+            if torch.is_autocast_enabled(kind):
+                input = input.to(torch.get_autocast_dtype(kind))
+            out: torch.Tensor = _Int8MixedPrecisionTrainingLinearFunction.apply(input, self.weight, None, self.config)
+            return out if self.bias is None else out + self.bias.to(out.dtype)
+
+    return Int8Linear
 
 
 def find_first_last_linear_layers(model: nn.Module) -> tuple[str | None, str | None]:

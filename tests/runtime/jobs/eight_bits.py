@@ -15,7 +15,8 @@ from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.data import DataLoader, TensorDataset
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-from torchao.prototype.quantized_training import Int8MixedPrecisionTrainingConfig
+from torchao.prototype.quantized_training import Int8MixedPrecisionTrainingConfig, Int8MixedPrecisionTrainingLinear
+from torchao.prototype.quantized_training.int8_mixed_precision import _Int8MixedPrecisionTrainingLinearFunction
 from torchao.quantization import quantize_
 
 from torchlift.runtime import Accelerator, FullyShardedDataParallelPlugin, set_seed
@@ -54,6 +55,17 @@ def inner(module, name):
     return isinstance(module, nn.Linear) and name not in ("first", "head")
 
 
+def take_part_in_autocast(layer):
+    """As torchao's other way, weights of a type of its own, does on a GPU."""
+
+    def forward(x):
+        x = x.bfloat16() if weights == "whole" else x
+        product = _Int8MixedPrecisionTrainingLinearFunction.apply(x, layer.weight, None, layer.config)
+        return product + layer.bias.to(product.dtype)
+
+    layer.forward = forward
+
+
 def raw(rank, size):
     """The same with torchao, and gradients that are averaged by hand or by `fully_shard`."""
     net, optimizer, data = parts()
@@ -62,6 +74,8 @@ def raw(rank, size):
         convert_to_float8_training(net, module_filter_fn=inner, config=config)
     else:
         quantize_(net, Int8MixedPrecisionTrainingConfig(module_swap=True), filter_fn=inner)
+        for layer in (one for one in net.modules() if isinstance(one, Int8MixedPrecisionTrainingLinear)):
+            take_part_in_autocast(layer)
     if weights == "sharded":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for block in net.blocks:

@@ -11,6 +11,7 @@ from torch import nn
 
 from torchlift.runtime import Accelerator
 from torchlift.runtime.errors import (
+    DeviceError,
     MissingPackageError,
     MixedUseError,
     NotAvailableYet,
@@ -31,6 +32,10 @@ from torchlift.runtime.utils import (
 
 pytest.importorskip("torchao", reason="needs the extra fp8")
 INT8 = "int8"
+there = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="where torchao finds a GPU, it multiplies int8 there alone"
+)
+KINDS = ["fp8", pytest.param(INT8, marks=there)]
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +62,17 @@ def train(model, optimizer, backward, forward):
     return losses
 
 
+def take_part_in_autocast(layer):
+    """As torchao's other way, weights of a type of its own, does on a GPU. Its layer does not, and fails there."""
+    from torchao.prototype.quantized_training.int8_mixed_precision import _Int8MixedPrecisionTrainingLinearFunction
+
+    def forward(x):
+        product = _Int8MixedPrecisionTrainingLinearFunction.apply(x.bfloat16(), layer.weight, None, layer.config)
+        return product + layer.bias.bfloat16()
+
+    layer.forward = forward
+
+
 def raw(kind, chosen):
     model = net()
     if kind == "fp8":
@@ -70,6 +86,8 @@ def raw(kind, chosen):
 
         config = Int8MixedPrecisionTrainingConfig(module_swap=True)
         quantize_(model, config, filter_fn=lambda _, name: name in chosen)
+        for name in chosen:
+            take_part_in_autocast(model.get_submodule(name))
 
     def forward(model, x):
         with torch.autocast("cpu", torch.bfloat16):
@@ -79,7 +97,7 @@ def raw(kind, chosen):
     return train(model, optimizer, torch.Tensor.backward, forward), model.state_dict()
 
 
-@pytest.mark.parametrize("kind", ["fp8", INT8])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chosen", [None, ("0", "4")], ids=["all but the first and the last", "those that are chosen"])
 def test_training_is_that_of_raw_torchao(kind, chosen):
     handlers = [] if chosen is None else [AORecipeKwargs(module_filter_func=lambda _, name: name in chosen)]
@@ -96,7 +114,7 @@ def test_training_is_that_of_raw_torchao(kind, chosen):
     assert all(torch.equal(state[name], one) for name, one in weights.items())
 
 
-@pytest.mark.parametrize("kind", ["fp8", INT8])
+@pytest.mark.parametrize("kind", KINDS)
 def test_layers_stay_the_objects_that_they_are(kind):
     model = net()
     held, weight, calls = model[2], model[2].weight, []
@@ -243,7 +261,34 @@ def test_the_environment_names_a_package(monkeypatch, word, error, words):
     assert Accelerator(mixed_precision="fp8")._settings.recipe.pad_inner_dim is False
 
 
-@pytest.mark.parametrize("kind", ["fp8", INT8])
+@there
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_int8_layer_takes_part_in_autocast(bias):
+    """A product in bf16 with a bias of fp32 was fp32; its gradient did not fit the weights, and failed on a GPU."""
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16, bias=bias), nn.Linear(16, 16))
+    model = Accelerator(mixed_precision=INT8).prepare(model)
+    types = []
+    model[1].register_forward_hook(lambda _, __, out: types.append(out.dtype))
+    model[1].register_full_backward_hook(lambda _, inside, outside: types.extend([inside[0].dtype, outside[0].dtype]))
+    model(torch.randn(2, 3, 16)).sum().backward()
+    assert types == [torch.bfloat16] * 3
+    assert {one.grad.dtype for one in model[1].parameters()} == {torch.float32}
+    with torch.autocast("cpu", enabled=False):
+        assert model[1](torch.randn(2, 16)).dtype is torch.float32
+
+
+def test_where_torchao_has_no_int8_for_the_cpu_it_is_said(monkeypatch):
+    def missing(*_):
+        raise NotImplementedError("Could not run 'torchao::scaled_int8_mm' with arguments from the 'CPU' backend.")
+
+    eight_bits._int8_on_the_cpu.cache_clear()
+    monkeypatch.setattr("torchao.prototype.quantized_training.int8_mixed_precision.scaled_int8_mm", missing)
+    with pytest.raises(DeviceError, match="where torchao finds a GPU, it multiplies int8 there alone"):
+        Accelerator(mixed_precision=INT8).prepare(net())
+    eight_bits._int8_on_the_cpu.cache_clear()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("weights", ["whole", "sharded"])
 def test_on_two_processes_it_is_raw_torchao_too(job, tmp_path, kind, weights):
     assert job("eight_bits.py", 2, kind, weights, tmp_path) == [0.0, None]
