@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,7 +66,7 @@ def _has(path: str) -> bool:
 
 _NEEDED = {
     "_C._current_graph_task_id": "tells backward passes apart",
-    "nn.Module._call_impl": "tells frames of a forward pass from those of a script",
+    "nn.Module._call_impl": "tells frames of a forward pass from those of a script; compiled for a class of torch.nn",
     "autograd.Variable._execution_engine.queue_callback": "says that a backward pass is over",
 }
 
@@ -91,6 +91,20 @@ def code_of_a_call() -> CodeType:
 
 
 # ---------------------------------------------------------------- backward passes
+
+
+def compile_call(module: nn.Module, **arguments: Any) -> None:
+    """
+    As `module.compile`, also where the class is one of torch.nn, as `nn.Sequential`.
+
+    Frames of such a class are none that the compiler looks at by itself: its `compile` does nothing, without a word.
+    The module is an argument, not part of a closure: blocks that are alike share what is compiled.
+    """
+    module._compiled_call_impl = partial(torch.compile(_call, **arguments), module)
+
+
+def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
 
 
 def backward_pass() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from ..config.handlers import TorchDynamoPlugin
+from ..torch_internals import compile_call
 
 _REPEATED = 2
 """Layers of one class that are in one list at least so often are worth compiling once for all."""
@@ -14,7 +15,10 @@ def compile_in_place(model: nn.Module, plugin: TorchDynamoPlugin) -> None:
     """Compile a model, or its repeated blocks, as the plugin says. The model stays the same object."""
     blocks = _blocks(model) if plugin.use_regional_compilation else []
     for module in blocks or [model]:
-        module.compile(**plugin.arguments())
+        if type(module).forward.__module__.startswith("torch.nn."):
+            compile_call(module, **plugin.arguments())
+        else:
+            module.compile(**plugin.arguments())
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
