@@ -19,7 +19,7 @@ KINDS = ("fp8", "int8")
 
 
 def model_of(width: int = 512, layers: int = 8) -> Any:
-    """Two million parameters in equal layers, all of which but the first and the last are converted."""
+    """Equal layers (two million parameters in all of them), all of which but the first and the last are converted."""
     import torch
     from torch import nn
 
@@ -27,16 +27,16 @@ def model_of(width: int = 512, layers: int = 8) -> Any:
     return nn.Sequential(*[one for _ in range(layers) for one in (nn.Linear(width, width), nn.ReLU())])
 
 
-def step_of(who: str, kind: str) -> Call:
-    """One step on 64 rows."""
+def step_of(who: str, kind: str, width: int = 512, rows: int = 64, compiled: bool = False) -> Call:
+    """One step; `kind` may be bf16, which is no kind of eight bits, for what is gained."""
     import torch
     from torch import nn
 
     from torchlift.runtime import Accelerator
 
-    accelerator = Accelerator(mixed_precision=kind)
+    accelerator = Accelerator(mixed_precision=kind, dynamo_backend="inductor" if compiled else None)
     device = accelerator.device
-    model = model_of()
+    model = model_of(width)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     backward: Any = accelerator.backward
     if who == "torchlift":
@@ -45,14 +45,15 @@ def step_of(who: str, kind: str) -> Call:
     else:
         model.to(device)
         _convert(model, kind, emulate=device.type == "cpu")
+        net = torch.compile(model) if compiled else model
         backward = torch.Tensor.backward
 
         def forward(x: Any) -> Any:
             with torch.autocast(device.type, torch.bfloat16):
-                out = model(x)
+                out = net(x)
             return out.float()
 
-    x = torch.randn(64, 512, device=device)
+    x = torch.randn(rows, width, device=device)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -68,6 +69,8 @@ def _convert(model: Any, kind: str, emulate: bool) -> None:
     from torch import nn
 
     names = [name for name, one in model.named_modules() if isinstance(one, nn.Linear)][1:-1]
+    if kind == "bf16":
+        return
     if kind == "fp8":
         from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
@@ -78,6 +81,20 @@ def _convert(model: Any, kind: str, emulate: bool) -> None:
         from torchao.quantization import quantize_
 
         quantize_(model, Int8MixedPrecisionTrainingConfig(module_swap=True), filter_fn=lambda _, name: name in names)
+        for name in names:
+            _take_part_in_autocast(model.get_submodule(name))
+
+
+def _take_part_in_autocast(layer: Any) -> None:
+    """With a bias of fp32, torchao's layer fails under autocast on a GPU; by hand one would write this."""
+    from torchao.prototype.quantized_training.int8_mixed_precision import _Int8MixedPrecisionTrainingLinearFunction
+
+    def forward(x: Any) -> Any:
+        x = x.bfloat16()
+        product = _Int8MixedPrecisionTrainingLinearFunction.apply(x, layer.weight, None, layer.config)
+        return product + layer.bias.to(product.dtype)
+
+    layer.forward = forward
 
 
 def steps(kind: str, turn: int) -> None:

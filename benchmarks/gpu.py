@@ -1,4 +1,7 @@
-"""One GPU: a training step of a tiny model, one in bf16, and an epoch whose batches are copied while it computes."""
+"""
+One GPU: epochs of a tiny model, of a wide one in bf16, and of pictures that are copied while it computes; the most
+memory that they hold; steps in eight bits.
+"""
 
 from __future__ import annotations
 
@@ -116,4 +119,36 @@ def rows(rounds: int = 12, device: torch.device | None = None) -> list[Row]:
         whole = {name: to_its_end(epoch, device) for name, epoch in epochs.items()}
         taken = calls_in_turn(whole, rounds, time.perf_counter)
         table.append(beside(f"an epoch, {what}, 1 GPU", taken, "raw torch", 1.15))
-    return [*table, *missing("accelerate")]
+        if device.type == "cuda":
+            table.append(_memory(what, whole, device))
+    return [*table, *_eight_bits(rounds), *missing("accelerate", "torchao")]
+
+
+def _memory(what: str, epochs: dict[str, Epoch], device: torch.device) -> Row:
+    """The most memory of the device that tensors take in an epoch, beyond what is held before it."""
+    peaks = {}
+    for name, epoch in epochs.items():
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        epoch()
+        peaks[name] = (torch.cuda.max_memory_allocated(device) - before) / 2**20
+    mine = peaks["torchlift"]
+    shown = [f"{mine:.2f} MiB", *(f"{name}: {one:.2f} MiB" for name, one in peaks.items() if name != "torchlift")]
+    return Row(f"most memory in an epoch, {what}, 1 GPU", "; ".join(shown), figures=peaks)
+
+
+def _eight_bits(rounds: int) -> list[Row]:
+    """Steps of eight layers of 4,096 on 4,096 rows, beside raw torchao; and the same in bf16."""
+    if find_spec("torchao") is None:
+        return []
+    from . import eight_bits
+
+    table = []
+    for compiled in (False, True):
+        for kind in (*eight_bits.KINDS, "bf16"):
+            calls = {who: eight_bits.step_of(who, kind, 4096, 4096, compiled) for who in eight_bits.WHO}
+            taken = calls_in_turn(calls, rounds * 4, time.perf_counter)
+            what = f"a {'compiled ' if compiled else ''}step in {kind} of eight layers of 4,096, 1 GPU"
+            table.append(beside(what, taken, "raw torch", 1.05))
+            torch.cuda.empty_cache()
+    return table
