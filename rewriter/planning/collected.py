@@ -72,7 +72,7 @@ from ..facts.module import (
     StateDict,
     Wait,
 )
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .found_anyway import found_anyway
 from .prepare import PreparePlan
@@ -105,9 +105,11 @@ class Collected:
         self.lent_choices = [s for s in chosen if s not in self.visible and chooses(unit, s)]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
-        self.wrappers = mover.unwrapped(unit, questions.wrappers("threads"))
-        self.unwrapped = mover.unwrapped(unit, questions.wrappers("processes")) if self.hand is not None else []
-        gone = questions.wrappers("threads") | (questions.wrappers("processes") if self.hand is not None else set())
+        self.wrappers = mover.unwrapped(unit, process_calls.wrappers("threads"))
+        self.unwrapped = mover.unwrapped(unit, process_calls.wrappers("processes")) if self.hand is not None else []
+        gone = process_calls.wrappers("threads") | (
+            process_calls.wrappers("processes") if self.hand is not None else set()
+        )
         self.inner_models = mover.inner(unit, gone)
         self.twofold = list(mover.twofold(self.inner_models))
         self.of_wrappers = mover.of_wrappers(unit, gone)
@@ -124,7 +126,7 @@ class Collected:
         self.row_counts = [count for u, count in cut.counts if u is unit]
         moved = {placement.node for placement in self.placements}
         edited = {n for batch in self.hand_batches for n in (batch.node, *batch.reads)}
-        handed = scattered(mover, unit, questions.wrappers("threads"), edited)
+        handed = scattered(mover, unit, process_calls.wrappers("threads"), edited)
         self.scattered = [each for each in handed if each.node not in moved]
         lent = ((w, program.shared.get(unit.names.function(w.node))) for w in self.wrappers)
         self.scattered += [lent_wrapper(wrapper.node, user) for wrapper, user in lent if user is not None]

@@ -41,7 +41,7 @@ from ..facts.accelerate_names import PREPARES
 from ..facts.effects import Received
 from ..facts.module import Unsynced
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding
 from .accelerate_imports import Swaps, swaps
 from .accumulation import Window
@@ -216,7 +216,7 @@ class ProgramFacts:
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():
             for origin in origins(record.result, Role.ACCELERATOR):
-                if not questions.only_says_which(origin.qualified) and not _stands_in(record.unit, origin.node):
+                if not process_calls.only_says_which(origin.qualified) and not _stands_in(record.unit, origin.node):
                     return record.unit, origin
         return None
 

@@ -28,7 +28,7 @@ from ..analysis.syntax.nodes import counter, keyword, parameters, positional
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.draws import drawn
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls, surroundings
 from .program import EmittedProgram
 
 
@@ -66,7 +66,7 @@ class OwnRows:
 
     def __init__(self, program: EmittedProgram) -> None:
         self._program, self._state, self._reach = program, program.state, program.reach
-        self._joining = questions.joining_names()
+        self._joining = process_calls.joining_names()
         self._evaluations = set(program.training.eval_loops) - set(program.training.train_loops)
         self._defined: dict[cst.CSTNode, Labels] = {}
         """What the definitions of variables hold, with what is put into their objects later."""
@@ -95,7 +95,7 @@ class OwnRows:
     def formats(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a call gives what is computed from own rows, or a text of its arguments, whatever these are."""
         record = self._state.calls.get(call)
-        text = record is not None and any(map(questions.makes_text, outside_names(record)))
+        text = record is not None and any(map(surroundings.makes_text, outside_names(record)))
         formats = isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.SimpleString)
         return text or formats or bool(self.of(unit, call))
 
@@ -481,7 +481,7 @@ class OwnRows:
         if record is None or method_name(call) not in self._joining:
             return False
         names = outside_names(record)
-        return bool(origins(record.receiver, Role.ACCELERATOR)) or any(questions.collective(name) for name in names)
+        return bool(origins(record.receiver, Role.ACCELERATOR)) or any(process_calls.collective(name) for name in names)
 
     def _decides(self, unit: Unit, node: cst.CSTNode) -> Labels:
         """What decides whether something is counted: ``if guess == label: hits += 1``."""

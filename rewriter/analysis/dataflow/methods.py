@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
 from .command_lines import of_parser
@@ -262,7 +262,7 @@ def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
         state.solver.add(call.result, inner)
         of_parser(call, unknown.qualified, name, inner)
         call.give_host_values()
-        if questions.lists(f"{unknown.qualified}.{name}"):
+        if surroundings.lists(f"{unknown.qualified}.{name}"):
             state.solver.add(call.result, state.trace(call.node, Trail.LISTING))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.program_flow import is_guard
 from ..dataflow.values import Function, State, Unit, origins
@@ -494,7 +494,7 @@ def _is_availability(state: State, part: cst.BaseExpression) -> bool:
     return (
         isinstance(asked, cst.Call)
         and asked in state.calls
-        and questions.asks_availability(outside_name(state.calls[asked]))
+        and process_calls.asks_availability(outside_name(state.calls[asked]))
     )
 
 
@@ -532,7 +532,7 @@ def _given_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpressio
 
 def _asks_availability(state: State, value: cst.BaseExpression) -> bool:
     calls = (node for node in descendants(value) if isinstance(node, cst.Call) and node in state.calls)
-    return any(questions.asks_availability(outside_name(state.calls[call])) for call in calls)
+    return any(process_calls.asks_availability(outside_name(state.calls[call])) for call in calls)
 
 
 def _only_value(unit: Unit, binding: Binding) -> cst.BaseExpression | None:

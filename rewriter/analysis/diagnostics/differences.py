@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import randomness
 from ...facts.torch_api.kinds.training import Criterion, Loss
 from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
@@ -96,7 +96,7 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             continue
         for node in descendants(getter.node):
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
-            if record is None or not questions.draws_alike(outside_name(record)):
+            if record is None or not randomness.draws_alike(outside_name(record)):
                 continue
             chosen = chosen_from(unit, record.node)
             if chosen is None:
@@ -164,7 +164,7 @@ def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call |
             continue
         for node in run:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
-            if record is not None and questions.seeds(outside_name(record)) in ("numpy", "python"):
+            if record is not None and randomness.seeds(outside_name(record)) in ("numpy", "python"):
                 return record.node
     return None
 
@@ -200,7 +200,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable or guarded(state, unit, call):
             continue
-        drawn = questions.draws(outside_name(record))
+        drawn = randomness.draws(outside_name(record))
         if (
             drawn is not None
             and drawn.generator == "numpy"

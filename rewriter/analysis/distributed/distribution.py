@@ -15,7 +15,7 @@ import libcst as cst
 from ...facts.abilities import Abilities
 from ...facts.manual_ddp import Instead
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_binding import argument_of
@@ -56,7 +56,7 @@ def by_hand(
     state: State, reach: Reach, training: Training, abilities: Abilities, shared: Container[Code]
 ) -> ByHand | None:
     """How a program distributes itself; None where it does not."""
-    if not any(questions.distributes(name) for unit in reach.units for _, name in running(reach, unit)):
+    if not any(process_calls.distributes(name) for unit in reach.units for _, name in running(reach, unit)):
         return None
     found = _DistributionReader(state, reach, abilities, shared)
     found.read()
@@ -70,7 +70,7 @@ def by_hand(
 
 def settled(state: State) -> bool:
     """Whether a script that has an accelerator shares its rows by itself: its author has settled the rest as well."""
-    return any(questions.is_distributed_sampler(outside_name(record)) for record in state.calls.values())
+    return any(process_calls.is_distributed_sampler(outside_name(record)) for record in state.calls.values())
 
 
 class _DistributionReader:
@@ -89,7 +89,7 @@ class _DistributionReader:
                     found = obstacle(self.state, self.reach, unit, call, name)
                     if found is not None:
                         result.obstacles.append((unit, found))
-                    elif questions.distributes(name) or of_torch(name):
+                    elif process_calls.distributes(name) or of_torch(name):
                         self._piece(unit, call, name)
             result.obstacles.extend((unit, finding) for finding in unsure(self.state, self.reach, unit))
             self._variables(unit)
@@ -127,7 +127,7 @@ class _DistributionReader:
                 if index is None:
                     break
                 given = argument_of(site, params[index], index)
-                if given is not None and not questions.spawns(outside_name(self.state.calls[site])):
+                if given is not None and not process_calls.spawns(outside_name(self.state.calls[site])):
                     pending.append((self.state.calls[site].unit, given.value, name))
         self.state.solver.run()
 
@@ -140,17 +140,17 @@ class _DistributionReader:
             self._opens(unit, call)
         elif name == _CLOSES:
             self._goes(unit, call, "the accelerator closes what it opened")
-        elif questions.spawns(name):
+        elif process_calls.spawns(name):
             self._spawns(unit, call)
-        elif name in questions.wrappers("processes"):
+        elif name in process_calls.wrappers("processes"):
             self._settings(call)
-        elif questions.is_distributed_sampler(name):
+        elif process_calls.is_distributed_sampler(name):
             self._sampler(unit, call)
         elif last == "barrier" and alone:
             self._add(unit, call, "{}.wait_for_everyone()", "this is a barrier for all processes")
         elif last in ("all_reduce", "reduce") and alone and self._reduces(unit, call):
             return
-        elif not questions.rank_number(name) and last not in _ASKS:
+        elif not process_calls.rank_number(name) and last not in _ASKS:
             self._kept(unit, call, last)
 
     def _add(self, unit: Unit, node: cst.CSTNode, text: str, because: str) -> None:
@@ -345,7 +345,7 @@ class _DistributionReader:
     def _pins(self, unit: Unit) -> None:
         for call in unit.names.calls:
             record = self.state.calls.get(call)
-            if record is not None and questions.pins(outside_name(record)):
+            if record is not None and process_calls.pins(outside_name(record)):
                 self.result.removed.add(unit.names.statement(call))
 
     def _idle(self) -> None:
@@ -424,7 +424,7 @@ class _DistributionReader:
 
     def _sharded(self) -> Iterator[Origin]:
         """The loaders that are given a DistributedSampler, as far as can be seen."""
-        samplers = {r.node for r in self.state.calls.values() if questions.is_distributed_sampler(outside_name(r))}
+        samplers = {r.node for r in self.state.calls.values() if process_calls.is_distributed_sampler(outside_name(r))}
         makers: set[cst.CSTNode] = set()
         for record in self.state.calls.values():
             if any(loader.node is record.node for loader in origins(record.result, Role.LOADER)):
@@ -482,7 +482,7 @@ class _DistributionReader:
 
 def _asks_rank(state: State, node: cst.CSTNode) -> bool:
     record = state.calls.get(node) if isinstance(node, cst.Call) else None
-    return record is not None and bool(questions.rank_number(outside_name(record)))
+    return record is not None and bool(process_calls.rank_number(outside_name(record)))
 
 
 def _asks_first(unit: Unit, call: cst.Call) -> bool:

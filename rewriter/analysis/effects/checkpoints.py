@@ -11,7 +11,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
-from ...facts.torch_api.questions import shows_model
+from ...facts.torch_api.surroundings import shows_model
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name

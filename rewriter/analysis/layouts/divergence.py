@@ -16,7 +16,7 @@ import libcst as cst
 
 from ...facts.module import Form, Gather, Side
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls, questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import key_of
@@ -514,5 +514,5 @@ class Equality:
 
 def _joins(record: CallRecord) -> bool:
     """Whether a call gives all processes the same: a method of the accelerator, or a function of its package."""
-    method = method_name(record.node) in questions.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
-    return method or questions.joins_values(outside_name(record))
+    method = method_name(record.node) in process_calls.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
+    return method or process_calls.joins_values(outside_name(record))

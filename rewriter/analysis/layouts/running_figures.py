@@ -10,7 +10,7 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Count, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.containers import members
@@ -346,7 +346,7 @@ def is_logged(state: State, call: cst.Call) -> bool:
     if any(_is_open(state.values.get(arg.value)) for one in (call, *makers) for arg in one.args):
         return True
     start = f"{called.rpartition('.')[0]}.init"  # wandb.log
-    return last.startswith(_TRACKED) and (questions.writes(called) or questions.tracker(start) is not None)
+    return last.startswith(_TRACKED) and (surroundings.writes(called) or questions.tracker(start) is not None)
 
 
 def _is_open(slot: Slot | None) -> bool:
