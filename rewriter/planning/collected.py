@@ -60,18 +60,10 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.hand_schedules import early_horizons
 from ..config import Strategy
+from ..facts.checkpoints import StateDict, Wait
 from ..facts.effects import EffectKind, Folder, Received
-from ..facts.module import (
-    Behaviour,
-    Count,
-    Form,
-    Gather,
-    MixedPrecision,
-    Move,
-    Placement,
-    StateDict,
-    Wait,
-)
+from ..facts.module import Behaviour, Count, Form, Gather, MixedPrecision
+from ..facts.placement import Move, Placement
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .found_anyway import found_anyway

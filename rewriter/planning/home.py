@@ -23,7 +23,7 @@ from ..analysis.syntax.definitions import attribute_assignments, bindings_value
 from ..analysis.syntax.nodes import is_docstring, names_read
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..facts.module import Home, Prepare, Side
+from ..facts.accelerator import Home, Prepare, Side
 from .accelerator_path import Way
 from .holders import Holders
 from .known_names import KnownNames

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.module import Placement
+from ...facts.placement import Placement
 from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach

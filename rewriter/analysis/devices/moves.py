@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import process_calls
 from ...findings import Finding

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from ...facts.module import Prepare, Side
+from ...facts.accelerator import Prepare, Side
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import process_calls, questions
 from ..dataflow.call_graph import Code, Reach

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import libcst as cst
 
+from ...facts.checkpoints import Load, Save, StateDict
 from ...facts.effects import Effect, EffectKind
-from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
 from ...facts.torch_api.surroundings import shows_model
 from ...findings import Finding, Severity

@@ -14,7 +14,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from ...facts.module import Form, Gather, Side
+from ...facts.accelerator import Side
+from ...facts.module import Form, Gather
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import process_calls, questions
 from ..dataflow.call_graph import Reach

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from ...facts.module import Form, Gather, Side
+from ...facts.accelerator import Side
+from ...facts.module import Form, Gather
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
