@@ -41,15 +41,12 @@ from .layout import (
     Unclear,
     across_rows,
     as_rows,
-    has_rows,
     held,
     holds_chosen,
     inner,
     join,
     join_all,
     mapped,
-    meeting,
-    of_fixed_size,
     on_each_path,
     parts,
     reduces,
@@ -58,6 +55,7 @@ from .layout import (
 )
 from .narrowing import only_tensor
 from .operations import Arguments, applied, collected, elements, losses, made
+from .pointwise import has_rows, meeting, of_fixed_size
 from .recursion import CalledWith
 
 _NONE: Given = MappingProxyType({})

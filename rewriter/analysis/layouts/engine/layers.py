@@ -29,10 +29,10 @@ from .layout import (
     Whole,
     held,
     join_all,
-    pointwise,
     settled,
 )
 from .operations import Arguments
+from .pointwise import pointwise
 from .shapes import integer, position
 
 _RECURRENT = frozenset("LSTM GRU RNN".split())

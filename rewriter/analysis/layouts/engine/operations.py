@@ -37,13 +37,11 @@ from .layout import (
     inner,
     join_all,
     mapped,
-    masking,
-    normalised,
     on_each_path,
-    pointwise,
     settled,
     varies,
 )
+from .pointwise import masking, normalised, pointwise
 from .shapes import integer, integers, position, product, reshaped, shaped_as
 
 
