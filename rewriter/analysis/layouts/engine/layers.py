@@ -13,6 +13,7 @@ from ....facts.torch_api.loading import row
 from ...dataflow.constant_values import constants_of
 from ...dataflow.values import State, origins
 from ...syntax.nodes import keyword
+from .arguments import Arguments
 from .axes import moved, pattern
 from .layout import (
     LABELLED,
@@ -31,7 +32,6 @@ from .layout import (
     join_all,
     settled,
 )
-from .operations import Arguments
 from .pointwise import pointwise
 from .shapes import integer, position
 
