@@ -34,7 +34,6 @@ from ..analysis.layouts.batch_artifacts import (
     early_lengths,
     filled_batches,
     mean_of_batches,
-    one_share,
     own_rows_under,
 )
 from ..analysis.layouts.batch_figures import BatchFigure, told
@@ -51,6 +50,7 @@ from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
 from ..analysis.layouts.own_weights import own_weights
 from ..analysis.layouts.row_places import placed_rows
+from ..analysis.layouts.shown_rows import one_share
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse

@@ -13,7 +13,8 @@ from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
-from ..dataflow.constant_values import Values, constants_of
+from ..dataflow.constant_values import constants_of
+from ..dataflow.constants import Values
 from ..dataflow.values import CallRecord, Function, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
 from ..layouts.engine.layout import ShardSize, held, varies

@@ -17,7 +17,8 @@ from ...facts.module import Form, Gather
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
-from ..dataflow.constant_values import Values, constants_of
+from ..dataflow.constant_values import constants_of
+from ..dataflow.constants import Values
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.nodes import is_none, keyword
 from ..syntax.walk import descendants
