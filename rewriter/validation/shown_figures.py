@@ -19,8 +19,9 @@ from ..analysis.syntax.walk import children, descendants
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
 from ..facts.torch_api import surroundings
-from .own_rows import OwnRows, RowsOf
+from .own_rows import OwnRows
 from .program import EmittedProgram
+from .row_labels import RowsOf
 from .violation import Violation
 
 TRAINING, EVALUATION, COUNTED = "training-figures", "evaluation-figures", "evaluated-batches"
