@@ -17,11 +17,12 @@ from ..analysis.devices.device_names import DeviceName, device_names
 from ..analysis.devices.visible_gpus import is_environment
 from ..analysis.diagnostics.differences import weighted
 from ..analysis.diagnostics.refusals import refusals
-from ..analysis.distributed.distribution import by_hand, settled
+from ..analysis.distributed.distribution import by_hand
 from ..analysis.distributed.guards import Guards
 from ..analysis.distributed.manual_ddp import ByHand
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.distributed.row_sources import row_sources
+from ..analysis.distributed.sampled_loaders import settled
 from ..analysis.distributed.tracing import Tracer
 from ..analysis.effects.file_caches import FileQuestions
 from ..analysis.effects.folders import received
