@@ -456,11 +456,7 @@ def constants_of(state: State, usual: bool = False) -> ConstantValues:
         usual: options of the command line have their defaults; without, they may be anything.
     """
     kind = UsualValues if usual else ConstantValues
-    found = state.shared.get(kind)
-    if not isinstance(found, ConstantValues):
-        found = kind(state, reach_of(state))
-        state.shared[kind] = found
-    return found
+    return state.once(kind, lambda: kind(state, reach_of(state)))
 
 
 def _hands_on(unit: Unit, function: cst.FunctionDef, star: cst.Arg) -> bool:

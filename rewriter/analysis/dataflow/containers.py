@@ -8,7 +8,8 @@ from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import surroundings
 from ..syntax.nodes import positional
 from .solver import Slot, Thing
-from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
+from .trails import Trace, Trail
+from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Unknown
 
 _CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
 

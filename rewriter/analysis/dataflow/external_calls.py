@@ -18,7 +18,8 @@ from .containers import element, members, merge
 from .drawn_batches import drawn
 from .modules import full
 from .solver import Slot, Thing
-from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail
+from .trails import Trace, Trail
+from .values import External, Instance, Klass, Mapping, Sequence
 
 
 def outside_call(call: EvaluatedCall, qualified: str) -> None:

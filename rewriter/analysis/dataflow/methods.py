@@ -13,7 +13,8 @@ from .containers import element, key_of, merge, put_in
 from .drawn_batches import drawn
 from .external_calls import set_parts
 from .solver import Slot, Thing
-from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown, Wrapped
+from .trails import Trace, Trail
+from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Unknown, Wrapped
 
 _INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 

@@ -17,7 +17,8 @@ from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.element_kinds import ElementKinds
-from ..dataflow.values import State, Trail, Unit, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import State, Unit
 from ..effects.existing_guards import guarded
 from ..syntax.nodes import positional
 from ..syntax.walk import descendants

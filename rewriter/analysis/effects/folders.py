@@ -12,7 +12,8 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
-from ..dataflow.values import State, Trail, Unit, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import State, Unit
 from ..syntax.definitions import seen_values
 from ..syntax.walk import descendants
 from .existing_guards import guarded, starred

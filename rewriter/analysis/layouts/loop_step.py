@@ -12,7 +12,8 @@ from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Role
 from ...facts.torch_api import process_calls
 from ..dataflow.callees import method_name
-from ..dataflow.values import State, Trail, Unit, Unknown, origins, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding

@@ -15,7 +15,8 @@ import libcst as cst
 from ...facts.torch_api import randomness, surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, State, Trail, Unit, Unknown, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import CallRecord, State, Unit, Unknown
 from ..syntax.definitions import attribute_assignments
 from ..syntax.nodes import keyword
 

@@ -16,7 +16,8 @@ from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.containers import members
 from ..dataflow.open_modes import may_write
 from ..dataflow.solver import Slot
-from ..dataflow.values import Function, State, Trail, Unit, Unknown, origins, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import Function, State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
