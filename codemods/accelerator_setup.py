@@ -45,6 +45,10 @@ from dataclasses import replace
 
 import libcst as cst
 
+from torchlift.rewriter.facts.accelerator import HandDown, Handing, Home, Side
+from torchlift.rewriter.facts.module import ModuleFacts
+from torchlift.rewriter.facts.placement import DeviceRead
+
 from ..rewriter.editing.edits import (
     AddArgument,
     AddImport,
@@ -57,7 +61,6 @@ from ..rewriter.editing.edits import (
     Replace,
     speaks_of_device,
 )
-from ..rewriter.facts.module import DeviceRead, HandDown, Handing, Home, ModuleFacts, Side
 from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -39,8 +39,10 @@ from functools import partial
 
 import libcst as cst
 
+from torchlift.rewriter.facts.checkpoints import Load
+from torchlift.rewriter.facts.module import ModuleFacts
+
 from ..rewriter.editing.edits import Edit, EditGroup, InsertBefore, Replace, with_keyword
-from ..rewriter.facts.module import Load, ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
 

@@ -37,9 +37,11 @@ from functools import partial
 
 import libcst as cst
 
+from torchlift.rewriter.facts.module import ModuleFacts
+from torchlift.rewriter.facts.placement import Move, WrapperRead
+
 from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace, opened
 from ..rewriter.facts.manual_ddp import PLAIN_KEYS
-from ..rewriter.facts.module import ModuleFacts, Move, WrapperRead
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule
 

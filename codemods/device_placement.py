@@ -39,6 +39,9 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
+from torchlift.rewriter.facts.module import ModuleFacts
+from torchlift.rewriter.facts.placement import Arrival, Move, Placement
+
 from ..rewriter.editing.edits import (
     AddImport,
     Edit,
@@ -49,7 +52,6 @@ from ..rewriter.editing.edits import (
     opened,
     speaks_of_moving,
 )
-from ..rewriter.facts.module import Arrival, ModuleFacts, Move, Placement
 from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

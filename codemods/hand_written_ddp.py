@@ -56,9 +56,11 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
+from torchlift.rewriter.facts.module import ModuleFacts
+from torchlift.rewriter.facts.placement import Move
+
 from ..rewriter.editing.edits import AddImport, Edit, Remove, Replace, with_keyword
 from ..rewriter.facts.manual_ddp import Instead
-from ..rewriter.facts.module import ModuleFacts, Move
 from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -43,6 +43,9 @@ from functools import partial
 
 import libcst as cst
 
+from torchlift.rewriter.facts.accelerator import Side
+from torchlift.rewriter.facts.module import Form, Gather, ModuleFacts
+
 from ..rewriter.editing.edits import (
     AddImport,
     Edit,
@@ -52,7 +55,6 @@ from ..rewriter.editing.edits import (
     broadcast_statement,
     broadcast_value,
 )
-from ..rewriter.facts.module import Form, Gather, ModuleFacts, Side
 from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

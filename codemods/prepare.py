@@ -34,8 +34,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from torchlift.rewriter.facts.accelerator import Side
+from torchlift.rewriter.facts.module import ModuleFacts
+
 from ..rewriter.editing.edits import Edit, InsertAfter, InsertBefore, Replace
-from ..rewriter.facts.module import ModuleFacts, Side
 from ..rewriter.facts.reasons import about
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule

@@ -36,7 +36,7 @@ from ..analysis.syntax.leaving import HANDLERS
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls, surroundings
 from ..findings import Finding, Severity
 from .program import AuditedProgram, Dialect
 from .rule import AuditRule, Found, first_row
@@ -65,7 +65,7 @@ def collectives_apart(program: AuditedProgram) -> Found:
         guard = _guard(program, record, local)
         if (
             guard is None
-            or (name in questions.turns() and isinstance(guard.node, cst.With))
+            or (name in process_calls.turns() and isinstance(guard.node, cst.With))
             or _paired(program, record, guard, name)
         ):
             continue
@@ -128,7 +128,7 @@ def _is_before_the_file(program: AuditedProgram, record: CallRecord, place: Code
         return False
     calls = [n for n in descendants(node.body) if isinstance(n, cst.Call) and n in program.state.calls]
     names = {call: outside_names(program.state.calls[call]) for call in calls}
-    makes = [call for call in calls if any(questions.writes(n) or questions.fetches(n) for n in names[call])]
+    makes = [call for call in calls if any(surroundings.writes(n) or surroundings.fetches(n) for n in names[call])]
     comes = [call for call in calls if record.node in set(program.reach.runs(call, unit))]
     order = unit.names.order
     return bool(makes and comes) and min(map(order, comes)) < min(map(order, makes))
@@ -178,10 +178,10 @@ def _collective(program: AuditedProgram, record: CallRecord) -> str:
     name = method_name(record.node)
     if origins(record.receiver, Role.ACCELERATOR):
         fabric = bool({d.name for d in program.dialects} == {"FABRIC"})
-        known = _FABRIC if fabric else questions.together() - {"prepare_model"}
+        known = _FABRIC if fabric else process_calls.together() - {"prepare_model"}
         return name if name in known else ""
     outside = outside_names(record)
-    if any(found.op != "between two" for found in map(questions.collective, outside) if found is not None):
+    if any(found.op != "between two" for found in map(process_calls.collective, outside) if found is not None):
         return name
     if record in program.training.backwards and program.by_hand and program.wraps:
         return name

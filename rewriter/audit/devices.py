@@ -20,7 +20,7 @@ from ..analysis.dataflow.callees import method_name, outside_name, outside_names
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.nodes import keyword
 from ..facts.roles import TENSORS, Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from ..validation.loaders import iterated, unprepared
 from .program import AuditedProgram
@@ -126,7 +126,7 @@ def _hides_others(program: AuditedProgram) -> bool:
 
 
 def _pins(record: CallRecord) -> bool:
-    return any(questions.pins(name) for name in outside_names(record)) or method_name(record.node) == "set_device"
+    return any(process_calls.pins(name) for name in outside_names(record)) or method_name(record.node) == "set_device"
 
 
 RULE = AuditRule("wrong-device", __doc__, wrong_devices)

@@ -22,7 +22,7 @@ from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Origin
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found
@@ -66,7 +66,7 @@ def _samplers(program: AuditedProgram, unit: Unit, call: cst.Call) -> list[CallR
     for value in program.sampling(call):
         for source in program.tracer.sources(unit, value):
             record = program.state.calls.get(source.node) if isinstance(source.node, cst.Call) else None
-            if record is not None and questions.is_distributed_sampler(outside_name(record)):
+            if record is not None and process_calls.is_distributed_sampler(outside_name(record)):
                 found.append(record)
     return found
 

@@ -12,7 +12,7 @@ from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.syntax.nodes import dotted, is_none
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..validation.program import EmittedProgram
 
 Asks = Callable[[Unit, cst.BaseExpression], bool]
@@ -97,7 +97,7 @@ class LoneConditions:
         if isinstance(part, cst.Call):
             record = self._program.state.calls.get(part)
             names = outside_names(record) if record is not None else []
-            return any(questions.asks_group(n) or questions.asks_availability(n) for n in names)
+            return any(process_calls.asks_group(n) or process_calls.asks_availability(n) for n in names)
         if slot is not None and any(isinstance(thing, External) for thing in slot.things):
             return False  # a module, or what it has: its call is asked
         if isinstance(part, cst.Attribute) and isinstance(unit.names.parents.get(part), cst.Call):
@@ -112,7 +112,7 @@ class LoneConditions:
         if self._deciding is None:
             found: set[str] = set()
             for record in self._program.records:
-                if any(map(questions.distributes, outside_names(record))):
+                if any(map(process_calls.distributes, outside_names(record))):
                     for around in record.unit.names.enclosing(record.node, cst.If, cst.IfExp):
                         assert isinstance(around, (cst.If, cst.IfExp))
                         names = (n for n in descendants(around.test) if isinstance(n, cst.Name))

@@ -26,7 +26,7 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found
@@ -115,7 +115,7 @@ def _joined(program: AuditedProgram, unit: Unit, loop: cst.For) -> bool:
 def _joins(program: AuditedProgram, call: cst.Call) -> bool:
     """Whether a call combines values of all processes: by its name, or because it is a metric that does."""
     name = method_name(call)
-    if name in questions.joining_names() or "gather" in name or name.startswith(_WORDS):
+    if name in process_calls.joining_names() or "gather" in name or name.startswith(_WORDS):
         return True
     record = program.state.calls.get(call)
     names = [getattr(t, "qualified", "") for t in record.callees] if record is not None else []

@@ -26,7 +26,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import whole, without_gradient
 from ..analysis.training.weights import has_weights, makes_weights
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .program import AuditedProgram, Dialect
 from .rule import AuditRule, Found, line_of
@@ -159,7 +159,7 @@ def _names_weights(code: cst.CSTNode) -> bool:
 
 
 def _reduces(record: CallRecord) -> bool:
-    found = questions.collective(outside_name(record))
+    found = process_calls.collective(outside_name(record))
     return found is not None and found.op == "reduce"
 
 

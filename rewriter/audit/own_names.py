@@ -19,7 +19,7 @@ from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import children, descendants
 from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import surroundings
 from .program import AuditedProgram
 
 _PLAIN = frozenset(
@@ -83,7 +83,7 @@ def _is_made(program: AuditedProgram, unit: Unit, call: cst.Call, way: _Way) -> 
     """Whether a call returns such a name: it is unique, or made of such a part, by a function of the program too."""
     record = program.state.calls.get(call)
     name = outside_name(record) if record is not None else ""
-    if questions.unique(name):
+    if surroundings.unique(name):
         return True
     functions = [f for f in program.reach.called(call) if isinstance(f, cst.FunctionDef)]
     if functions and all(f.name.value != "__init__" for f in functions):
@@ -94,7 +94,7 @@ def _is_made(program: AuditedProgram, unit: Unit, call: cst.Call, way: _Way) -> 
             if r.value is not None
         ]
         return bool(returned) and all(is_own(program, home, value, way) for home, value in returned)
-    if method_name(call) not in _PLAIN and not questions.makes_text(name):
+    if method_name(call) not in _PLAIN and not surroundings.makes_text(name):
         return False
     return any(is_own(program, unit, child, way) for child in children(call))
 

@@ -21,7 +21,7 @@ from ..analysis.training.training import whole
 from ..facts.accelerate_names import PREPARES
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls, questions
 from ..validation.program import EmittedProgram
 from .guards import AuditGuards
 
@@ -96,7 +96,7 @@ class AuditedProgram(EmittedProgram):
                     found.add(Dialect.ACCELERATE)
                 elif name.startswith("torchlift.runtime") and name.endswith(("Accelerator", "PartialState")):
                     found.add(Dialect.OURS)
-                elif questions.distributes(name):
+                elif process_calls.distributes(name):
                     found.add(Dialect.HAND)
         if self._fabrics:
             found.add(Dialect.FABRIC)
@@ -156,7 +156,7 @@ class AuditedProgram(EmittedProgram):
         """The functions that run in started processes; None if a launcher starts the whole script."""
         found: set[Code] = set()
         for record in self.records:
-            if method_name(record.node) in _STARTERS or any(map(questions.spawns, outside_names(record))):
+            if method_name(record.node) in _STARTERS or any(map(process_calls.spawns, outside_names(record))):
                 given = (self.state.values.get(arg.value) for arg in record.node.args)
                 handed = [t.node for slot in given if slot is not None for t in slot.things if isinstance(t, Function)]
                 for function in (*self.reach.called(record.node), *handed):
@@ -184,7 +184,7 @@ class AuditedProgram(EmittedProgram):
             return False
         if origins(record.receiver, Role.ACCELERATOR):
             return method_name(record.node) in ("barrier", "wait_for_everyone")
-        found = (questions.collective(name) for name in outside_names(record))
+        found = (process_calls.collective(name) for name in outside_names(record))
         return any(each is not None and each.op == "barrier" for each in found)
 
     def loaders_of(self, loop: cst.CSTNode) -> tuple[Origin, ...]:
@@ -218,7 +218,7 @@ class AuditedProgram(EmittedProgram):
     @cached_property
     def wraps(self) -> list[CallRecord]:
         """The calls that put a model into a wrapper which averages the gradients."""
-        wrappers = questions.wrappers("processes")
+        wrappers = process_calls.wrappers("processes")
         return [r for r in self.records if any(n in wrappers or _is_wrapper(n) for n in outside_names(r))]
 
     @cached_property
@@ -281,8 +281,8 @@ class AuditedProgram(EmittedProgram):
         name = outside_name(record)
         if method_name(node) in ("unwrap_model", "extract_model_from_parallel"):
             return False
-        if questions.same_model(name) and node.args:
-            return (True) if questions.is_wrapper(name) else (unit, node.args[0].value)
+        if process_calls.same_model(name) and node.args:
+            return (True) if process_calls.is_wrapper(name) else (unit, node.args[0].value)
         if isinstance(node.func, cst.Attribute) and origins(record.receiver, Role.MODEL):
             return (unit, node.func.value) if node.func.attr.value in questions.keeps_module() else None
         made = [o for o in origins(record.result, Role.MODEL) if o.node is node]
@@ -340,7 +340,7 @@ class AuditedProgram(EmittedProgram):
                 continue
             record = self.state.calls.get(source.node) if isinstance(source.node, cst.Call) else None
             name = outside_name(record) if record is not None else ""
-            if questions.is_distributed_sampler(name) and isinstance(source.node, cst.Call):
+            if process_calls.is_distributed_sampler(name) and isinstance(source.node, cst.Call):
                 replicas = keyword(source.node, "num_replicas", 1)
                 if replicas is None or not self.constants.is_always(source.unit, replicas, 1):
                     return True

@@ -21,7 +21,7 @@ import libcst as cst
 from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import CallRecord, Unit
 from ..analysis.syntax.nodes import keyword
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls, randomness
 from ..findings import Finding, Severity
 from .program import AuditedProgram
 from .rule import AuditRule, Found
@@ -32,10 +32,14 @@ def seeds_that_differ(program: AuditedProgram) -> Found:
     for record in program.records:
         name = outside_name(record)
         seed = keyword(record.node, "seed", 4)
-        if questions.is_distributed_sampler(name) and seed is not None and program.ranks.mentions(record.unit, seed):
+        if (
+            process_calls.is_distributed_sampler(name)
+            and seed is not None
+            and program.ranks.mentions(record.unit, seed)
+        ):
             words = "the seed of this sampler differs between processes: their shards overlap"
             yield record.unit, _differs(record.node, words, "give every process the same seed")
-        if (split := questions.splits(name)) is not None and split.generator == "torch":
+        if (split := randomness.splits(name)) is not None and split.generator == "torch":
             generator = keyword(record.node, "generator", 2)
             if generator is not None and program.ranks.mentions(record.unit, generator):
                 words = "the generator of this split differs between processes: they split the data differently"
@@ -49,7 +53,7 @@ def _loose(program: AuditedProgram, split: CallRecord) -> str:
     if program.ranks.mentions(split.unit, split.node):
         return ""
     for record in _seeding(program):
-        if (questions.seeds(outside_name(record)) or "torch") != "torch":
+        if (randomness.seeds(outside_name(record)) or "torch") != "torch":
             continue
         if record.node.args and _by_rank(program, record):
             return "this random split follows a seed that differs between processes: they split the data differently"
@@ -64,7 +68,7 @@ def _by_rank(program: AuditedProgram, record: CallRecord) -> bool:
 def _seeding(program: AuditedProgram) -> Iterator[CallRecord]:
     """The reached calls that seed something."""
     for record in program.records:
-        if questions.seeds(outside_name(record)) or (
+        if randomness.seeds(outside_name(record)) or (
             "seed" in method_name(record.node).lower() and not program.reach.called(record.node)
         ):
             yield record
@@ -80,7 +84,7 @@ def seeds_that_agree(program: AuditedProgram) -> Found:
         return
     seeded: dict[str, CallRecord] = {}
     for record in _seeding(program):
-        generator = questions.seeds(outside_name(record))
+        generator = randomness.seeds(outside_name(record))
         if _by_rank(program, record) or not generator:
             return
         seeded.setdefault(generator, record)
@@ -98,7 +102,7 @@ def _drawn(program: AuditedProgram) -> Iterator[tuple[Unit, cst.Call, str]]:
         loops = [n for n in program.reach.loops(record.node, record.unit) if isinstance(n, (cst.For, cst.While))]
         for node in program.reach.runs(loops[-1].body, record.unit) if loops else ():
             drawn = program.state.calls.get(node) if isinstance(node, cst.Call) else None
-            kind = questions.draws(outside_name(drawn)) if drawn is not None else None
+            kind = randomness.draws(outside_name(drawn)) if drawn is not None else None
             if drawn is not None and kind is not None and kind.draws != "noise":
                 if keyword(drawn.node, "generator") is None:
                     yield drawn.unit, drawn.node, kind.generator

@@ -13,7 +13,7 @@ from ..analysis.dataflow.values import Instance, Unit
 from ..analysis.effects.handles import asks_existence
 from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children, descendants
-from ..facts.torch_api import questions
+from ..facts.torch_api import surroundings
 from .program import AuditedProgram
 from .single import says_one
 
@@ -159,7 +159,7 @@ def _orders(program: AuditedProgram, unit: Unit, entered: cst.BaseExpression) ->
         record = program.state.calls.get(source.node) if isinstance(source.node, cst.Call) else None
         if record is None:
             continue
-        if any(map(questions.locks, outside_names(record))):
+        if any(map(surroundings.locks, outside_names(record))):
             return True
         entering = [f for f in program.reach.called(record.node) if isinstance(f, cst.FunctionDef) and _is_context(f)]
         for thing in record.result.things:

@@ -32,7 +32,7 @@ from ..analysis.syntax.nodes import keyword
 from ..analysis.syntax.walk import children, descendants
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import surroundings
 from ..findings import Finding, Severity
 from .own_names import is_own
 from .program import AuditedProgram
@@ -136,15 +136,15 @@ def _acts(program: AuditedProgram, node: cst.CSTNode) -> bool:
     if record is None or method_name(record.node) in _QUIET:
         return False
     name = outside_name(record)
-    opened = questions.opens(name) and opens_to_write(record.node, 1)
-    return opened or questions.writes(name) or _brings(program, record.node)
+    opened = surroundings.opens(name) and opens_to_write(record.node, 1)
+    return opened or surroundings.writes(name) or _brings(program, record.node)
 
 
 def _brings(program: AuditedProgram, node: cst.CSTNode) -> bool:
     """Whether a statement downloads or unpacks something."""
     for call in (n for n in descendants(node) if isinstance(n, cst.Call) and n in program.state.calls):
         name = outside_name(program.state.calls[call])
-        if questions.fetches(name) or method_name(call) in ("extract", "extractall"):
+        if surroundings.fetches(name) or method_name(call) in ("extract", "extractall"):
             return True
     return False
 
@@ -155,7 +155,7 @@ def _creates(program: AuditedProgram, node: cst.CSTNode) -> bool:
         names = (outside_name(program.state.calls[call]), f"pathlib.Path.{method_name(call)}")
         mode = keyword(call, "mode", 1)
         adds = isinstance(mode, cst.SimpleString) and "a" in str(mode.evaluated_value)
-        if any(map(questions.takes_away, names)) or (questions.opens(names[0]) and adds):
+        if any(map(surroundings.takes_away, names)) or (surroundings.opens(names[0]) and adds):
             return False
     return True
 

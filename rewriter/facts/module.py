@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from ..findings import Finding
 from .abilities import Abilities
+from .accelerator import HandDown, Handing, Home, Prepare, Side, Store
+from .checkpoints import Load, Save, StateDict, Wait
 from .effects import Effect, Folder, Handle, Received
 from .legacy import LegacyTensor
 from .manual_ddp import Instead
+from .placement import Arrival, DeviceRead, Placement, WrapperRead
 from .roles import Role
-
-
-class Side(Enum):
-    """Where something is relative to a statement."""
-
-    BEFORE = "before"
-    AFTER = "after"
-    INSTEAD = "instead"
 
 
 class Call(NamedTuple):
@@ -41,141 +35,6 @@ class Call(NamedTuple):
     """Whether the accelerator can be used here: the script runs this code, and the name is visible in it."""
     reduction: str = "mean"
     """For a ``backward``: whether the loss is a ``mean`` or a ``sum`` over the batch, or ``mixed``."""
-
-
-class Move(Enum):
-    """What happens to a move."""
-
-    STATEMENT = "statement"
-    """The whole statement is removed: the prepared loader or ``prepare`` has moved the value already."""
-    LINK = "link"
-    """Only the ``.to(device)`` is removed, the rest of the expression stays."""
-    RETARGET = "retarget"
-    """It stays, with the accelerator's device."""
-    HOST = "host"
-    """No move yet, but one is needed: numpy reads only CPU memory, and the batches are on the device."""
-    PLACE = "place"
-    """No move yet, but one is needed: the tensor is created on the CPU, and combined with one on the device."""
-    UNWRAP = "unwrap"
-    """A call around a model is removed, the model stays."""
-
-
-class Placement(NamedTuple):
-    """A ``.to(device)`` or ``.cuda()`` and what happens to it; for ``HOST`` the value to move to the CPU, for ``PLACE``
-    to the device."""
-
-    node: cst.BaseExpression
-    move: Move
-    because: str
-    statement: cst.CSTNode | None = None
-    """For ``STATEMENT``: what is removed, a line or an ``if`` that held nothing but moves."""
-    keeps: tuple[cst.Arg, ...] = ()
-    """Arguments that do other work (a dtype, a memory format) and stay."""
-    copied: tuple[cst.CSTNode, str] | None = None
-    """For ``LINK``, if the move was all that a comprehension did: the comprehension, and what is left of it."""
-    target: cst.BaseExpression | None = None
-    """For ``RETARGET``: the device expression to replace; None if the call names no device (``.cuda()``)."""
-    spare: bool = False
-    """It needs no accelerator: ``"cuda"`` without a number does as well."""
-
-
-class Arrival(NamedTuple):
-    """A loop whose batches nothing moves to the device: they are moved as they come."""
-
-    loop: cst.For
-    names: tuple[str, ...]
-    """The variables of the loop that hold what a loader yields."""
-    after: cst.CSTNode | None = None
-    """The statement that sets them, ``x, y = next(batches)``; the loop itself without one."""
-
-
-class WrapperRead(NamedTuple):
-    """A call that asks a model for its parts or their names, and was answered by the wrapper that is removed."""
-
-    node: cst.Call
-    method: str
-    certain: bool
-    """Whether it was the wrapper on every path."""
-    use: cst.CSTNode | None = None
-    """Of names: what depends on how they begin."""
-    at_once: bool = False
-    """Of children: they are iterated where they are asked for."""
-
-
-class DeviceRead(NamedTuple):
-    """A read of a name that held the device and no longer exists."""
-
-    node: cst.BaseExpression
-    as_word: bool
-    """Whether the script used it as a string (``device == "cuda"``): give it ``accelerator.device.type``."""
-
-
-class Home(NamedTuple):
-    """Where the accelerator is created."""
-
-    node: cst.CSTNode
-    """The statement beside which, or instead of which, it is created."""
-    side: Side
-    arguments: tuple[tuple[str, str], ...]
-    """Keyword and value, as source text."""
-    because: str
-    removed: tuple[cst.CSTNode, ...] = ()
-    """Further statements that only defined the device, and are removed."""
-    gives: str = ""
-    """A statement that follows: it stores the device where the script keeps it."""
-    ran_on: Literal["", "cpu", "cuda or cpu", "mps or cpu"] = ""
-    """What the script ran on before: it named no device, or chose between these two; empty for anything else."""
-
-
-@dataclass(frozen=True)
-class HandDown:
-    """A function that gets the accelerator as a parameter."""
-
-    function: cst.FunctionDef
-    replaces: cst.Param | None
-    """The device parameter that it replaces; None if a parameter is added."""
-    index: int | None
-    """Position among the positional parameters; None if the new one is keyword-only, because it is required and others
-    have defaults, or ``*args`` takes all that are left."""
-    makes: cst.CSTNode | None = None
-    """Files outside the program call it as well, and give none: it makes one for itself before this statement."""
-    arguments: tuple[tuple[str, str], ...] = ()
-    """Keywords and texts of that one's arguments."""
-    own: bool = False
-    """Nothing calls it: it makes one for itself in any case, and gets no parameter."""
-
-
-@dataclass(frozen=True)
-class Handing:
-    """A call of such a function."""
-
-    call: cst.Call
-    replaces: cst.Arg | None
-    """The device argument that the accelerator replaces; None if an argument is added."""
-    index: int | None
-
-
-class Store(NamedTuple):
-    """A constructor that keeps the accelerator for the methods of its object."""
-
-    node: cst.CSTNode
-    """The statement beside which the assignment is written."""
-    side: Side
-    object: str
-    """What the object is called: ``self``."""
-
-
-class Prepare(NamedTuple):
-    """One ``prepare`` call to be written."""
-
-    node: cst.CSTNode
-    """The statement beside which it is written."""
-    names: tuple[str, ...]
-    """Source text of what is prepared, in order."""
-    because: str
-    side: Side = Side.AFTER
-    wraps: cst.BaseExpression | None = None
-    """For a loader that no visible name holds: the constructor expression to wrap in place."""
 
 
 class Form(Enum):
@@ -314,58 +173,6 @@ class Unsynced(NamedTuple):
     exchanges: cst.BaseExpression
     """The condition under which gradients are averaged. It has the same value at the top of the loop and at the
     step."""
-
-
-class Save(NamedTuple):
-    """A ``torch.save``."""
-
-    call: cst.Call
-    whole: bool
-    """A model object is saved, not its state dict."""
-    because: str
-
-
-class StateDict(NamedTuple):
-    """A ``model.state_dict()`` of a prepared model that ends up in a file."""
-
-    call: cst.Call
-    model: cst.BaseExpression
-
-
-class Load(NamedTuple):
-    """A ``torch.load`` of a file."""
-
-    call: cst.Call
-    needs_map: bool
-    """It has no ``map_location``: every process would load to the device of the process that saved."""
-    waits_before: cst.CSTNode | None
-    """The statement before which all processes must wait, because this run wrote the file, or may have."""
-    because: str
-    on_host: bool = False
-    """It is loaded to the CPU: a data set, whose batches are moved when a loader yields them, or weights that are
-    copied to where the model is."""
-    copied: bool = False
-    """Only ``load_state_dict`` takes what is loaded, and copies it to where the model is."""
-    written: bool = False
-    """This run writes to the very same path; of another one only a run tells whether it is the same."""
-
-    @property
-    def needed(self) -> bool:
-        """It cannot be written without the accelerator."""
-        return self.waits_before is not None or (self.needs_map and not self.on_host)
-
-    @property
-    def only_waits(self) -> bool:
-        """All that it needs is that the processes wait."""
-        return self.waits_before is not None and not (self.needs_map and not self.on_host)
-
-
-class Wait(NamedTuple):
-    """Where all processes wait for each other."""
-
-    node: cst.CSTNode
-    """The statement before which they do."""
-    because: str
 
 
 class Schedule(NamedTuple):

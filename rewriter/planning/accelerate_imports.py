@@ -19,7 +19,7 @@ from ..analysis.syntax.scopes import Binding
 from ..facts.accelerate_names import ARGUMENTS, MEMBERS, NAMES
 from ..facts.module import Swap
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding
 
 _ROOT = "accelerate"
@@ -126,4 +126,4 @@ def _uses(state: State, unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
 
 def _accelerators(slot: Slot | None) -> list[Origin]:
     """The accelerators among what a slot holds, without what only says which process this is."""
-    return [o for o in origins(slot, Role.ACCELERATOR) if not questions.only_says_which(o.qualified)]
+    return [o for o in origins(slot, Role.ACCELERATOR) if not process_calls.only_says_which(o.qualified)]

@@ -10,7 +10,7 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit
 from ..analysis.devices.device_names import DeviceName
 from ..analysis.syntax.scopes import Binding
-from ..facts.module import HandDown, Handing, Home
+from ..facts.accelerator import HandDown, Handing, Home
 
 
 @dataclass(eq=False)

@@ -28,7 +28,8 @@ from ..analysis.layouts.metrics import Evaluation
 from ..analysis.layouts.random_evaluations import agreements
 from ..analysis.syntax.walk import descendants
 from ..facts.effects import EffectKind
-from ..facts.module import Gather, Move, Placement
+from ..facts.module import Gather
+from ..facts.placement import Move, Placement
 from ..facts.roles import Origin, Role
 from ..findings import Finding
 from .collected import Collected

@@ -34,7 +34,6 @@ from ..analysis.layouts.batch_artifacts import (
     early_lengths,
     filled_batches,
     mean_of_batches,
-    one_share,
     own_rows_under,
 )
 from ..analysis.layouts.batch_figures import BatchFigure, told
@@ -51,6 +50,7 @@ from ..analysis.layouts.losses import Reducer, closures, printed, weights
 from ..analysis.layouts.own_counts import means_by_rows, own_counts
 from ..analysis.layouts.own_weights import own_weights
 from ..analysis.layouts.row_places import placed_rows
+from ..analysis.layouts.shown_rows import one_share
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
@@ -60,19 +60,11 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.hand_schedules import early_horizons
 from ..config import Strategy
+from ..facts.checkpoints import StateDict, Wait
 from ..facts.effects import EffectKind, Folder, Received
-from ..facts.module import (
-    Behaviour,
-    Count,
-    Form,
-    Gather,
-    MixedPrecision,
-    Move,
-    Placement,
-    StateDict,
-    Wait,
-)
-from ..facts.torch_api import questions
+from ..facts.module import Behaviour, Count, Form, Gather, MixedPrecision
+from ..facts.placement import Move, Placement
+from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .found_anyway import found_anyway
 from .prepare import PreparePlan
@@ -105,9 +97,11 @@ class Collected:
         self.lent_choices = [s for s in chosen if s not in self.visible and chooses(unit, s)]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
-        self.wrappers = mover.unwrapped(unit, questions.wrappers("threads"))
-        self.unwrapped = mover.unwrapped(unit, questions.wrappers("processes")) if self.hand is not None else []
-        gone = questions.wrappers("threads") | (questions.wrappers("processes") if self.hand is not None else set())
+        self.wrappers = mover.unwrapped(unit, process_calls.wrappers("threads"))
+        self.unwrapped = mover.unwrapped(unit, process_calls.wrappers("processes")) if self.hand is not None else []
+        gone = process_calls.wrappers("threads") | (
+            process_calls.wrappers("processes") if self.hand is not None else set()
+        )
         self.inner_models = mover.inner(unit, gone)
         self.twofold = list(mover.twofold(self.inner_models))
         self.of_wrappers = mover.of_wrappers(unit, gone)
@@ -124,7 +118,7 @@ class Collected:
         self.row_counts = [count for u, count in cut.counts if u is unit]
         moved = {placement.node for placement in self.placements}
         edited = {n for batch in self.hand_batches for n in (batch.node, *batch.reads)}
-        handed = scattered(mover, unit, questions.wrappers("threads"), edited)
+        handed = scattered(mover, unit, process_calls.wrappers("threads"), edited)
         self.scattered = [each for each in handed if each.node not in moved]
         lent = ((w, program.shared.get(unit.names.function(w.node))) for w in self.wrappers)
         self.scattered += [lent_wrapper(wrapper.node, user) for wrapper, user in lent if user is not None]

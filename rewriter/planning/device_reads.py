@@ -11,7 +11,8 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.device_names import before_set, numbered
 from ..analysis.syntax.walk import descendants
-from ..facts.module import DeviceRead, MixedPrecision, Move, Placement
+from ..facts.module import MixedPrecision
+from ..facts.placement import DeviceRead, Move, Placement
 from ..facts.roles import Role
 from .accelerator_path import Way
 

@@ -10,8 +10,8 @@ from ..analysis.dataflow.values import State, Unit
 from ..analysis.distributed.manual_ddp import ByHand
 from ..analysis.distributed.rank_spellings import numbers
 from ..analysis.syntax.walk import descendants
+from ..facts.accelerator import Side
 from ..facts.manual_ddp import Instead
-from ..facts.module import Side
 from .accelerator_path import Way
 
 

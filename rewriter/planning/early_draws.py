@@ -13,7 +13,7 @@ from ..analysis.layouts.random_splits import OwnSeed, divides, own_seeds
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.draws import plain_draws
 from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import randomness
 from ..findings import Finding, Severity
 from .accelerator_path import Way
 
@@ -54,7 +54,7 @@ def seeded_apart(
     before = Before(reach, way)
 
     def is_draw(source: cst.CSTNode) -> bool:
-        return isinstance(source, cst.Call) and questions.draws(outside_name(state.calls[source])) is not None
+        return isinstance(source, cst.Call) and randomness.draws(outside_name(state.calls[source])) is not None
 
     def differs(source: cst.CSTNode) -> bool:
         unit = state.calls[source].unit if isinstance(source, cst.Call) else None

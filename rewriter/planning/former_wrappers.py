@@ -8,7 +8,8 @@ import libcst as cst
 
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.walk import descendants
-from ..facts.module import OwnName, Placement
+from ..facts.module import OwnName
+from ..facts.placement import Placement
 
 
 def unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cst.If]:

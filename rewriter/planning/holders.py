@@ -19,7 +19,7 @@ from ..analysis.dataflow.fixed_attributes import fixed_in
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, decorators
 from ..analysis.syntax.nodes import positional
 from ..analysis.syntax.walk import descendants
-from ..facts.torch_api import questions
+from ..facts.torch_api import surroundings
 
 
 class Holders:
@@ -154,7 +154,7 @@ class Holders:
             opened += [node.value for node in attributes if node.attr.value == "__dict__" and not _is_set(unit, node)]
         for call, record in self.state.calls.items():
             name = outside_name(record)
-            position = 0 if name == "builtins.vars" else questions.written_data(name)
+            position = 0 if name == "builtins.vars" else surroundings.written_data(name)
             if position is not None:
                 opened += [arg.value for arg in call.args[position : position + 1]]
         held = [members(self.state, slot) for node in opened if (slot := self.state.values.get(node)) is not None]

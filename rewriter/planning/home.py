@@ -14,16 +14,17 @@ from ..analysis.dataflow.command_lines import option
 from ..analysis.dataflow.modules import starred
 from ..analysis.dataflow.program_flow import choice_around
 from ..analysis.dataflow.values import State, Unit
+from ..analysis.devices.availability import said_before
 from ..analysis.devices.device_fields import DeviceField
 from ..analysis.devices.device_flags import Flag
-from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition, said_before
+from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition
 from ..analysis.devices.former_devices import Former, former_devices, found_by
 from ..analysis.distributed.init_sites import Start
 from ..analysis.syntax.definitions import attribute_assignments, bindings_value
 from ..analysis.syntax.nodes import is_docstring, names_read
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
-from ..facts.module import Home, Prepare, Side
+from ..facts.accelerator import Home, Prepare, Side
 from .accelerator_path import Way
 from .holders import Holders
 from .known_names import KnownNames

@@ -22,7 +22,7 @@ from ..analysis.training.draws import (
 )
 from ..analysis.training.weight_noise import WeightNoise, weight_noise
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import randomness
 from ..findings import Finding, Severity
 from .prepare import PreparePlan
 
@@ -49,7 +49,7 @@ def too_late(
             told.add(noise.draw)
             if not _seeded_alike(state, reach, noise.draw):
                 yield state.calls[noise.draw].unit, _shaken(state.calls[noise.draw].unit, noise)
-    seeds = (call for call, record in state.calls.items() if questions.seeds(outside_name(record)) == "torch")
+    seeds = (call for call, record in state.calls.items() if randomness.seeds(outside_name(record)) == "torch")
     again = any(after.site(seed) is not None for seed in seeds if reach.function_of(seed) in reach.reachable)
     for draw in value_draws(state, reach) if not again else ():
         if draw in rows and after.site(draw) is not None:
@@ -70,7 +70,7 @@ def _seeded_alike(state: State, reach: Reach, site: cst.Call) -> bool:
         if isinstance(earlier, (cst.For, cst.While)):
             return False  # what a loop draws may differ from process to process
         calls = (n for n in reach.runs(earlier, unit) if isinstance(n, cst.Call) and n in state.calls)
-        seeds = (call for call in calls if questions.seeds(outside_name(state.calls[call])) == "torch" and call.args)
+        seeds = (call for call in calls if randomness.seeds(outside_name(state.calls[call])) == "torch" and call.args)
         if any(not any(isinstance(part, cst.Call) for part in descendants(seed.args[0])) for seed in seeds):
             return True
     return False

@@ -21,7 +21,9 @@ from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.schedules import horizon, tick_unit
 from ..analysis.training.training import Training, held_optimizers, whole
-from ..facts.module import Arrival, Prepare, Schedule
+from ..facts.accelerator import Prepare
+from ..facts.module import Schedule
+from ..facts.placement import Arrival
 from ..facts.roles import Origin, Role
 from ..findings import Cause, Finding, Severity
 from .prepare_position import Held, given_on, place

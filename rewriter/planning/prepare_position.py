@@ -20,7 +20,7 @@ from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
-from ..facts.module import Prepare, Side
+from ..facts.accelerator import Prepare, Side
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
 from .program_uses import uses_of

@@ -18,7 +18,7 @@ from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls, questions
 from .prepare_position import Held, handed_on
 from .shared_code import chooses_device, used_elsewhere
 
@@ -326,7 +326,7 @@ def _wraps(state: State, unit: Unit, held: Held) -> bool:
     """Whether the name was given the model in its wrapper: that is the one that the script trains."""
     values = (next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions)
     calls = (n for v in values if isinstance(v, cst.Assign) for n in descendants(v.value) if n in state.calls)
-    return any(isinstance(n, cst.Call) and questions.is_wrapper(outside_name(state.calls[n])) for n in calls)
+    return any(isinstance(n, cst.Call) and process_calls.is_wrapper(outside_name(state.calls[n])) for n in calls)
 
 
 def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Held | None:

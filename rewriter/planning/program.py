@@ -17,11 +17,12 @@ from ..analysis.devices.device_names import DeviceName, device_names
 from ..analysis.devices.visible_gpus import is_environment
 from ..analysis.diagnostics.differences import weighted
 from ..analysis.diagnostics.refusals import refusals
-from ..analysis.distributed.distribution import by_hand, settled
+from ..analysis.distributed.distribution import by_hand
 from ..analysis.distributed.guards import Guards
 from ..analysis.distributed.manual_ddp import ByHand
 from ..analysis.distributed.rank_questions import RankQuestions
 from ..analysis.distributed.row_sources import row_sources
+from ..analysis.distributed.sampled_loaders import settled
 from ..analysis.distributed.tracing import Tracer
 from ..analysis.effects.file_caches import FileQuestions
 from ..analysis.effects.folders import received
@@ -41,7 +42,7 @@ from ..facts.accelerate_names import PREPARES
 from ..facts.effects import Received
 from ..facts.module import Unsynced
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from ..findings import Finding
 from .accelerate_imports import Swaps, swaps
 from .accumulation import Window
@@ -216,7 +217,7 @@ class ProgramFacts:
     def _existing(self) -> tuple[Unit, Origin] | None:
         for record in self.state.calls.values():
             for origin in origins(record.result, Role.ACCELERATOR):
-                if not questions.only_says_which(origin.qualified) and not _stands_in(record.unit, origin.node):
+                if not process_calls.only_says_which(origin.qualified) and not _stands_in(record.unit, origin.node):
                     return record.unit, origin
         return None
 

@@ -31,9 +31,11 @@ from ..analysis.training.early_lengths import early_lengths
 from ..analysis.training.hand_schedules import hand_schedules
 from ..analysis.training.step_counts import counts
 from ..analysis.training.training import is_loss
+from ..facts.accelerator import Home, Side, Store
 from ..facts.effects import EffectKind
-from ..facts.module import Call, Count, DeviceRead, Fact, Form, Home, ModuleFacts, Move, Placement, Side, Store
+from ..facts.module import Call, Count, Fact, Form, ModuleFacts
 from ..facts.module_paths import ENTRY
+from ..facts.placement import DeviceRead, Move, Placement
 from ..facts.roles import Role
 from ..findings import Finding
 from .accelerator_path import Way

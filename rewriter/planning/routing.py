@@ -16,7 +16,7 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.running_order import without
 from ..analysis.dataflow.values import Klass
 from ..analysis.syntax.scopes import Scope
-from ..facts.module import Prepare, Side
+from ..facts.accelerator import Prepare, Side
 from .accelerator_path import Way
 from .holders import base_call, receiver
 from .home import Homes, owner

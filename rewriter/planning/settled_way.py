@@ -21,7 +21,8 @@ from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.no_sync import unsynced_of
 from ..facts.effects import EffectKind
-from ..facts.module import Move, Placement, Unsynced
+from ..facts.module import Unsynced
+from ..facts.placement import Move, Placement
 from ..facts.roles import Role
 from .accelerator_path import Way
 from .accumulation import Window, window_of

@@ -15,7 +15,7 @@ from ..analysis.dataflow.values import Bound, External, Function, Klass, State, 
 from ..analysis.distributed.init_sites import Start
 from ..analysis.distributed.rank_spellings import number
 from ..analysis.syntax.nodes import names_read, parameters, positional, with_names
-from ..facts.module import HandDown, Handing
+from ..facts.accelerator import HandDown, Handing
 from ..facts.roles import TENSORS, Origin, Role
 from .accelerator_path import Way
 from .computed_names import called_by_computed_names

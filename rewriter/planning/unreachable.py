@@ -9,8 +9,10 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
+from ..facts.accelerator import Prepare
+from ..facts.checkpoints import Save
 from ..facts.effects import Effect, EffectKind, Handle, Received
-from ..facts.module import Form, Gather, Prepare, Save
+from ..facts.module import Form, Gather
 from ..facts.reasons import about
 from ..findings import Finding, Severity
 from .shared_code import shared_by, together

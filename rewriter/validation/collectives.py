@@ -9,7 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.callees import method_name
 from ..analysis.distributed.guards import Guards
 from ..analysis.effects.file_caches import FileQuestions
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -19,9 +19,9 @@ def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
     asking = FileQuestions(program.reach, program.training)
     for record in program.accelerated:
         name = method_name(record.node)
-        if name in questions.together():
+        if name in process_calls.together():
             guard = guards.of(record.unit, record.node)
-            if guard is not None and not (name in questions.turns() and isinstance(guard.node, cst.With)):
+            if guard is not None and not (name in process_calls.turns() and isinstance(guard.node, cst.With)):
                 # with nested blocks, the first process leaves the inner one when the others enter the outer one
                 words = f"`{name}` waits for all processes, but only some of them come to it"
                 yield Violation("collective-apart", program.at(record), words, guard)

@@ -10,7 +10,7 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import origins
 from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -21,7 +21,7 @@ _OF_OTHERS = frozenset({"backward", "reduce"})
 
 def unseen(program: EmittedProgram) -> Iterator[Violation]:
     """The calls in reached code that look like calls of the training or the accelerator, and were not understood."""
-    training, ours = program.training, questions.together() - _OF_OTHERS
+    training, ours = program.training, process_calls.together() - _OF_OTHERS
     seen = {r.node for r in (*training.backwards, *training.probes, *training.steps, *training.ticks)}
     seen.update(record.node for record in program.accelerated)
     for unit in program.reach.units:

@@ -9,7 +9,7 @@ from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.distributed.guards import Guards
 from ..analysis.effects import checkpoints
 from ..facts.effects import EffectKind
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -19,7 +19,7 @@ _ONCE = (EffectKind.WRITE, EffectKind.DOWNLOAD, EffectKind.COMMAND)
 def is_distributed(program: EmittedProgram) -> bool:
     """Whether the original already ran on several processes: then its author decided which process writes."""
     calls = (name for record in program.state.calls.values() for name in outside_names(record))
-    return bool(program.accelerated) or any(questions.distributes(name) for name in calls)
+    return bool(program.accelerated) or any(process_calls.distributes(name) for name in calls)
 
 
 def repeated(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:

@@ -10,7 +10,7 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import origins
 from ..facts.roles import Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -29,7 +29,7 @@ def joined(program: EmittedProgram) -> Iterator[Violation]:
     """Collectives through which a backward pass would flow."""
     path = program.gradient_path.nodes
     for record in program.accelerated:
-        if record.node in path and method_name(record.node) in questions.exchanging():
+        if record.node in path and method_name(record.node) in process_calls.exchanging():
             words = f"`{method_name(record.node)}` joins the values of all processes on the path of a training loss"
             yield Violation("gradient-gathered", program.at(record), words, program.at(program.training.backwards[0]))
 

@@ -16,7 +16,7 @@ from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import Unit
 from ..analysis.devices.moved_batches import moved_batches
 from ..facts.roles import Origin
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -66,7 +66,7 @@ def iterated(loop: cst.CSTNode) -> cst.CSTNode:
 def _shared_by_hand(program: EmittedProgram) -> bool:
     """Whether the program gives each process its own part of something itself."""
     return bool(program.cuts) or any(
-        questions.is_distributed_sampler(outside_name(record)) for record in program.records
+        process_calls.is_distributed_sampler(outside_name(record)) for record in program.records
     )
 
 

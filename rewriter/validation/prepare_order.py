@@ -11,7 +11,8 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.kept_loaders import Taken, taken_in
 from ..analysis.dataflow.solver import Thing
-from ..analysis.dataflow.values import CallRecord, Mapping, Sequence, Trace, Unit, origins
+from ..analysis.dataflow.trails import Trace
+from ..analysis.dataflow.values import CallRecord, Mapping, Sequence, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.cached_batches import kept_generators

@@ -18,9 +18,10 @@ from ..analysis.syntax.nodes import dotted
 from ..analysis.syntax.walk import children, descendants
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
-from ..facts.torch_api import questions
-from .own_rows import OwnRows, RowsOf
+from ..facts.torch_api import surroundings
+from .own_rows import OwnRows
 from .program import EmittedProgram
+from .row_labels import RowsOf
 from .violation import Violation
 
 TRAINING, EVALUATION, COUNTED = "training-figures", "evaluation-figures", "evaluated-batches"
@@ -79,7 +80,7 @@ def _leaving(program: EmittedProgram, unit: Unit) -> Iterator[cst.Call]:
             continue
         ours = bool(origins(record.receiver, Role.ACCELERATOR)) and method_name(call) in ("print", "log")
         steers = method_name(call) == "step" and bool(origins(record.receiver, Role.SCHEDULER))
-        drawn = any(map(questions.pictures, (*outside_names(record), *made_names(record))))
+        drawn = any(map(surroundings.pictures, (*outside_names(record), *made_names(record))))
         if ours or steers or drawn or is_logged(program.state, call):
             found[call] = None
     reached = program.reach.reachable

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.roles import TENSORS
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls, questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name, outside_names
@@ -122,7 +122,7 @@ class _Questions:
     def of_cuda(self, record: CallRecord) -> Iterator[Finding]:
         """What is said of a call that only CUDA answers."""
         name = outside_name(record)
-        if questions.needs_cuda(name) and not self._where_there_is_one(record.node):
+        if process_calls.needs_cuda(name) and not self._where_there_is_one(record.node):
             yield Finding(
                 "tpu-cuda",
                 record.node,

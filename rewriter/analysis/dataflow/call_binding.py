@@ -10,10 +10,12 @@ import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ..syntax.nodes import parameters, positional
+from .call_results import call_results
 from .callees import method_name
 from .containers import element, members
 from .solver import Slot, Thing
-from .values import OF_ITS_OWN, Bound, CallRecord, Function, Instance, Klass, Mapping, State, Trace, Unit, decorators
+from .trails import OF_ITS_OWN, Trace
+from .values import Bound, CallRecord, Function, Instance, Klass, Mapping, State, Unit, decorators
 
 Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 """Gives the slot of an expression's value. It is passed in, because ``expressions`` imports this module."""
@@ -144,7 +146,7 @@ def _give(call: EvaluatedCall, function: Function) -> None:
     def arrive(thing: Thing) -> Thing | None:
         if plain and _is_itself(thing) and any(thing in slot.things for slot in params):
             return thing if any(thing in slot.things for slot in handed) else None
-        return state.given(function, call.node, thing)
+        return call_results(state).of(function, call.node, thing)
 
     def come(thing: Thing) -> None:
         if _is_itself(thing) and thing in returned.things:

@@ -27,7 +27,7 @@ class Reach:
     def __init__(self, state: State) -> None:
         self.state = state
         self.units = list(state.units.values())
-        state.shared.setdefault(Reach, self)
+        state.once(Reach, lambda: self)
         self._unit_of: dict[Code, Unit] = {}
         for unit in self.units:
             self._unit_of[unit.names.module] = unit
@@ -283,8 +283,7 @@ class Reach:
 
 def reach_of(state: State) -> Reach:
     """The call graph of a solved program: one for all that ask."""
-    found = state.shared.get(Reach)
-    return found if isinstance(found, Reach) else Reach(state)
+    return state.once(Reach, lambda: Reach(state))
 
 
 def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ..syntax.nodes import parameters, positional
 from .call_binding import Evaluate, EvaluatedCall
 from .registries import UNNAMED
@@ -26,13 +26,13 @@ def started(state: State, unit: Unit, node: cst.FunctionDef, decorator: cst.Base
     made = decorator.func if isinstance(decorator, cst.Call) else decorator
 
     def itself(thing: Thing) -> None:
-        if isinstance(thing, External) and questions.starts_commands(thing.qualified):
+        if isinstance(thing, External) and process_calls.starts_commands(thing.qualified):
             state.escape(node)
             state.commands.add(node)
 
     def owner(thing: Thing) -> None:
         grouped = isinstance(thing, Function) and isinstance(made, cst.Attribute) and made.attr.value in _OF_GROUPS
-        if grouped or (isinstance(thing, Unknown) and questions.starts_commands(thing.qualified)):
+        if grouped or (isinstance(thing, Unknown) and process_calls.starts_commands(thing.qualified)):
             state.escape(node)
             state.commands.add(node)
 
@@ -44,7 +44,7 @@ def started(state: State, unit: Unit, node: cst.FunctionDef, decorator: cst.Base
 def offered(call: EvaluatedCall, qualified: str) -> None:
     """Note what a call offers: the functions of its file that take what it gives."""
     chosen = qualified == f"{call.unit.name}.{UNNAMED}" and _is_all(call)
-    if not chosen and ((call.args and call.args[0][0].keyword is None) or not questions.offers_module(qualified)):
+    if not chosen and ((call.args and call.args[0][0].keyword is None) or not process_calls.offers_module(qualified)):
         return
     for function in call.unit.names.functions:
         if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):

@@ -7,10 +7,9 @@ Of a text sometimes only the end is known: ``os.path.join(root, "rows.tar.gz")``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from types import MappingProxyType
-from typing import NamedTuple
 
 import libcst as cst
 
@@ -22,6 +21,20 @@ from .call_binding import argument_for
 from .call_graph import Code, Reach, reach_of
 from .callees import method_name, outside_name
 from .command_lines import option
+from .constants import (
+    MOST,
+    Text,
+    Value,
+    Values,
+    each_of,
+    ending,
+    ends_in,
+    few,
+    is_same,
+    is_true,
+    last_part,
+    union,
+)
 from .modules import imported, unit_named
 from .object_fields import fields_of
 from .records import annotated, is_dataclass
@@ -29,22 +42,9 @@ from .solver import Thing
 from .values import CallRecord, External, Instance, Klass, State, Unit
 from .written_out import WrittenEntry, WrittenOut
 
-
-class Text(NamedTuple):
-    """A text, or the end of one."""
-
-    end: str
-    whole: bool = True
-
-
-Value = Text | int | float | bool | None
-Values = frozenset[Value] | None
-"""What an expression may be; None if that is not known."""
 Given = Mapping[cst.Param, Values]
 """The parameters of a function that is looked through for one of its calls."""
 _NOTHING: Given = MappingProxyType({})
-_MOST = 8
-"""At most this many values of an expression, and this many functions inside one another."""
 _NAMED: dict[str, Value] = {"True": True, "False": False, "None": None}
 JOINS_PATHS = frozenset({"os.path.join", "pathlib.Path", "pathlib.PurePath", "builtins.str", "os.fspath"})
 """Calls whose result ends as their last argument does."""
@@ -139,7 +139,7 @@ class ConstantValues:
     def set_later(self, thing: Thing, name: str) -> Values:
         """What code outside of its class sets as an attribute of a thing; the empty set for nothing."""
         writes = self._fields.writes(thing, name)
-        return _union(self._values(*write, {}) if write is not None else None for write in writes)
+        return union(self._values(*write, {}) if write is not None else None for write in writes)
 
     def passes_by(self, unit: Unit, node: cst.CSTNode, site: CallRecord) -> bool:
         """Whether one call of a node's function does not come to the node, by the constants that it gives."""
@@ -172,7 +172,7 @@ class ConstantValues:
 
     def _truth(self, unit: Unit, test: cst.BaseExpression, given: Given) -> bool | None:
         """Whether a condition is always true, or always false; None if that is unknown."""
-        told = _each(_is_true, self._values(unit, test, given))
+        told = each_of(is_true, self._values(unit, test, given))
         return bool(next(iter(told))) if told is not None and len(told) == 1 else None
 
     def _values(self, unit: Unit, node: cst.CSTNode, given: Given) -> Values:
@@ -181,12 +181,12 @@ class ConstantValues:
                 return None  # what depends on itself is not known
             self._active.add(node)
             try:
-                return _few(self._evaluated(unit, node, given))
+                return few(self._evaluated(unit, node, given))
             finally:
                 self._active.discard(node)
         if node not in self._known:
             self._known[node] = None  # what depends on itself is not known
-            self._known[node] = _few(self._evaluated(unit, node, given))
+            self._known[node] = few(self._evaluated(unit, node, given))
         return self._known[node]
 
     def _evaluated(self, unit: Unit, node: cst.CSTNode, given: Given) -> Values:
@@ -202,18 +202,18 @@ class ConstantValues:
         if isinstance(node, cst.Name):
             return frozenset({_NAMED[node.value]}) if node.value in _NAMED else self._variable(unit, node, given)
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
-            told = _each(_is_true, self._values(unit, node.expression, given))
-            return _each(lambda value: frozenset({not value}), told)
+            told = each_of(is_true, self._values(unit, node.expression, given))
+            return each_of(lambda value: frozenset({not value}), told)
         if isinstance(node, cst.BooleanOperation):
             return self._joined(unit, node, given)
         if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
             return self._compared(unit, node, given)
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.Add, cst.Divide)):
-            return _each(_ending, self._values(unit, node.right, given))
+            return each_of(ending, self._values(unit, node.right, given))
         if isinstance(node, cst.IfExp):
             truth = self._truth(unit, node.test, given)
             taken = [side for side, when in ((node.body, True), (node.orelse, False)) if truth is not (not when)]
-            return _union(self._values(unit, side, given) for side in taken)
+            return union(self._values(unit, side, given) for side in taken)
         if isinstance(node, cst.Attribute):
             return self._attribute(unit, node, given)
         if isinstance(node, cst.Subscript):
@@ -244,7 +244,7 @@ class ConstantValues:
         denies = isinstance(operator, (cst.NotEqual, cst.IsNot, cst.NotIn))
         found: set[Value] = set()
         for value, *rest in product(mine, *(part for part in others if part is not None)):
-            same = [_is_same(value, each) for each in rest]
+            same = [is_same(value, each) for each in rest]
             if None in same and True not in same:
                 return None
             found.add((True in same) is not denies)
@@ -257,19 +257,19 @@ class ConstantValues:
             return None
         name = outside_name(record)
         if name in JOINS_PATHS and plain:
-            return _each(_ending, self._values(unit, plain[-1], given))
+            return each_of(ending, self._values(unit, plain[-1], given))
         if name == "os.path.basename" and plain:
-            return _each(_last_part, self._values(unit, plain[0], given))
+            return each_of(last_part, self._values(unit, plain[0], given))
         if method_name(call) == "endswith" and isinstance(call.func, cst.Attribute) and len(plain) == 1:
             texts, ends = self._values(unit, call.func.value, given), self._values(unit, plain[0], given)
-            return _each(lambda end: _each(lambda text: _ends_in(text, end), texts), ends)
+            return each_of(lambda end: each_of(lambda text: ends_in(text, end), texts), ends)
         return self._helped(unit, call, given)
 
     def _helped(self, unit: Unit, call: cst.Call, given: Given) -> Values:
         """What a function of the program returns that does nothing else."""
         functions = self._reach.called(call)
         function = functions[0] if len(functions) == 1 else None
-        if not isinstance(function, cst.FunctionDef) or self._depth >= _MOST:
+        if not isinstance(function, cst.FunctionDef) or self._depth >= MOST:
             return None
         home = self._reach.unit(function)
         statements = [s for s in function.body.body if not is_docstring(s)]
@@ -307,7 +307,7 @@ class ConstantValues:
             found = [
                 one for one in found if not any(self._leaves_out(unit, *p, given) for p in unit.names.outwards(one))
             ]
-        return _union(self._defined(unit, definition, given) for definition in found)
+        return union(self._defined(unit, definition, given) for definition in found)
 
     def _defined(self, unit: Unit, definition: cst.CSTNode, given: Given) -> Values:
         """What a definition gives to its variable."""
@@ -330,14 +330,14 @@ class ConstantValues:
         binding = unit.names.scope.bindings.get(name) if unit is not None else None
         if unit is None or binding is None or not binding.definitions:
             return None
-        return _union(self._defined(unit, definition, {}) for definition in binding.definitions)
+        return union(self._defined(unit, definition, {}) for definition in binding.definitions)
 
     def _attribute(self, unit: Unit, node: cst.Attribute, given: Given) -> Values:
         """``self.reduction``, ``config.REDUCTION``: what is set under this name, for each thing that has it."""
         slot = self._state.values.get(node.value)
         things = list(slot.things) if slot is not None else []
         known = any(isinstance(thing, (External, Instance, Origin)) for thing in things)
-        return _union(self._kept(thing, node.attr.value) for thing in things) if known else self._option_of(node)
+        return union(self._kept(thing, node.attr.value) for thing in things) if known else self._option_of(node)
 
     def _option_of(self, node: cst.Attribute) -> Values:
         """What an option of the command line may be: anything."""
@@ -357,7 +357,7 @@ class ConstantValues:
             at_birth = init is not None and made is not None and unit.names.function(value) is init.node
             found.append(self._values(unit, value, self.handed(init.node, made) if at_birth else {}))  # type: ignore[union-attr,arg-type]
         if found or klass is None:
-            return _union(found) if found else None
+            return union(found) if found else None
         return self._declared(klass, name, made)
 
     def _declared(self, klass: Klass, name: str, made: CallRecord | None) -> Values:
@@ -380,7 +380,7 @@ class ConstantValues:
         keys = self._values(unit, index.value, given) if isinstance(index, cst.Index) and written is not None else None
         if written is None or keys is None:
             return None
-        return _union(self._entry(written, key, given) or None for key in keys)
+        return union(self._entry(written, key, given) or None for key in keys)
 
     def _entry(self, entries: Iterable[WrittenEntry], key: Value, given: Given) -> Values:
         """What is under a key; the empty set if nothing is."""
@@ -399,7 +399,7 @@ class ConstantValues:
                     later.append(value)
         if not later:
             return first
-        return None if first == frozenset() else _union([first, *later])
+        return None if first == frozenset() else union([first, *later])
 
     def _handed(self, unit: Unit, param: cst.Param) -> Values:
         """What the calls of a function give to a parameter."""
@@ -416,7 +416,7 @@ class ConstantValues:
                 found.append(self._values(site.unit, argument, {}))
             else:
                 found.append(self._option(param.name.value, default, site, frozenset()))
-        return _union(found) if found else None
+        return union(found) if found else None
 
     def _option(self, name: str, default: Values, site: CallRecord, seen: frozenset[Code]) -> Values:
         """What a call gives by a keyword: also by ``**options``, as the callers of the function around it gave them."""
@@ -431,7 +431,7 @@ class ConstantValues:
         if any(each.name.value == name for each in parameters(around)):
             return default  # it is not among the options
         sites = [each for each in self._reach.reached_sites(around) if not self.never(each.unit, each.node)]
-        return _union(self._option(name, default, each, seen | {around}) for each in sites) if sites else None
+        return union(self._option(name, default, each, seen | {around}) for each in sites) if sites else None
 
 
 class UsualValues(ConstantValues):
@@ -444,7 +444,7 @@ class UsualValues(ConstantValues):
             for call in unit.names.calls
             if (default := keyword(call, "default")) is not None and option(call) == node.attr.value
         ]
-        return _union(found) if found else None
+        return union(found) if found else None
 
 
 def constants_of(state: State, usual: bool = False) -> ConstantValues:
@@ -456,11 +456,7 @@ def constants_of(state: State, usual: bool = False) -> ConstantValues:
         usual: options of the command line have their defaults; without, they may be anything.
     """
     kind = UsualValues if usual else ConstantValues
-    found = state.shared.get(kind)
-    if not isinstance(found, ConstantValues):
-        found = kind(state, reach_of(state))
-        state.shared[kind] = found
-    return found
+    return state.once(kind, lambda: kind(state, reach_of(state)))
 
 
 def _hands_on(unit: Unit, function: cst.FunctionDef, star: cst.Arg) -> bool:
@@ -470,56 +466,3 @@ def _hands_on(unit: Unit, function: cst.FunctionDef, star: cst.Arg) -> bool:
         return False
     binding = unit.names.binding(star.value)
     return binding is not None and binding.name == options.name.value and binding.reads == [star.value]
-
-
-def _few(values: Values) -> Values:
-    return values if values is not None and 0 < len(values) <= _MOST else None
-
-
-def _union(several: Iterable[Values]) -> Values:
-    found: set[Value] = set()
-    for values in several:
-        if values is None:
-            return None
-        found |= values
-    return frozenset(found)
-
-
-def _each(function: Callable[[Value], Values], values: Values) -> Values:
-    return _union(map(function, values)) if values is not None else None
-
-
-def _is_true(value: Value) -> Values:
-    if isinstance(value, Text):
-        return frozenset({bool(value.end)}) if value.whole or value.end else None
-    return frozenset({bool(value)})
-
-
-def _ending(value: Value) -> Values:
-    """What is put before a text is not known."""
-    return frozenset({Text(value.end, False)}) if isinstance(value, Text) else None
-
-
-def _last_part(value: Value) -> Values:
-    if not isinstance(value, Text):
-        return None
-    _, slash, tail = value.end.rpartition("/")
-    return frozenset({Text(tail, value.whole or bool(slash))})
-
-
-def _ends_in(value: Value, end: Value) -> Values:
-    if not isinstance(value, Text) or not isinstance(end, Text) or not end.whole:
-        return None
-    if value.end.endswith(end.end):
-        return frozenset({True})
-    return frozenset({False}) if value.whole or not end.end.endswith(value.end) else None
-
-
-def _is_same(one: Value, other: Value) -> bool | None:
-    """Whether two values are equal; None if that is unknown."""
-    if isinstance(one, Text) and isinstance(other, Text):
-        if one.whole and other.whole:
-            return one.end == other.end
-        short, long = sorted((one.end, other.end), key=len)
-        return None if long.endswith(short) else False
-    return type(one) is type(other) and one == other

@@ -5,10 +5,11 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import SHARES, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ..syntax.nodes import positional
 from .solver import Slot, Thing
-from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unknown
+from .trails import Trace, Trail
+from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Unknown
 
 _CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
 
@@ -40,7 +41,7 @@ def element(state: State, source: Slot) -> Slot:
 
 def draws(thing: Thing) -> bool:
     """Whether something draws, and so does each of its parts: a figure with its axes, ``fig, (a, b) = subplots(2)``."""
-    return isinstance(thing, Unknown) and questions.pictures(thing.qualified)
+    return isinstance(thing, Unknown) and surroundings.pictures(thing.qualified)
 
 
 def elements(state: State, sequence: Sequence, result: Slot) -> None:

@@ -12,7 +12,8 @@ from ...facts.torch_api.loading import transfer
 from ..syntax.definitions import added_to, seen_values
 from .call_graph import Reach
 from .callees import method_name, outside_name
-from .values import State, Trail, Unit, origins, traces
+from .trails import Trail, traces
+from .values import State, Unit, origins
 
 _OF_TEXT = frozenset(dir(str)) - frozenset(chain(dir(list), dir(dict), dir(int), dir(set)))
 """The methods that only text has, and that give text or an answer about it."""

@@ -19,7 +19,8 @@ from .call_binding import trailing
 from .calls import call_of
 from .containers import at, at_position, bind_self, draws, element, elements, key_of, layers, members, note_part
 from .solver import Slot, Thing
-from .values import OF_ITS_OWN, External, Inner, Instance, Klass, Mapping, Sequence, State, Trace, Trail, Unit, Unknown
+from .trails import OF_ITS_OWN, Trace, Trail
+from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Unit, Unknown
 
 _BUILTINS = frozenset(dir(builtins))
 PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ...facts.computed_modules import ANY, asked_modules
 from ...facts.roles import SHARES, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls, questions, surroundings
 from ..syntax.nodes import positional
 from . import ranks, registries
 from .call_binding import EvaluatedCall, escape, relate, trailing
@@ -18,7 +18,8 @@ from .containers import element, members, merge
 from .drawn_batches import drawn
 from .modules import full
 from .solver import Slot, Thing
-from .values import External, Instance, Klass, Mapping, Sequence, Trace, Trail
+from .trails import Trace, Trail
+from .values import External, Instance, Klass, Mapping, Sequence
 
 
 def outside_call(call: EvaluatedCall, qualified: str) -> None:
@@ -38,11 +39,11 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         state.solver.watch(call.first(), lambda t: _members(call, t))
     elif qualified in ("importlib.import_module", "builtins.__import__"):
         _imported(call, qualified)
-    elif questions.same_model(qualified):
+    elif process_calls.same_model(qualified):
         state.solver.flow(call.first(), call.result)
-        if questions.is_wrapper(qualified):
+        if process_calls.is_wrapper(qualified):
             state.solver.add(call.result, state.wrapped(call.node))
-    elif questions.spawns(qualified):
+    elif process_calls.spawns(qualified):
         ranks.spawned(call)
         return
     elif role is not None:
@@ -146,11 +147,11 @@ def _followed(call: EvaluatedCall, qualified: str) -> None:
     solver, state = call.state.solver, call.state
     if qualified in ("builtins.open", "io.open", "codecs.open", "gzip.open"):
         solver.add(call.result, state.trace(call.node, Trail.FILE))
-    elif questions.stamps(qualified):
+    elif surroundings.stamps(qualified):
         solver.add(call.result, state.trace(call.node, Trail.STAMP))
-    elif questions.lists(qualified):
+    elif surroundings.lists(qualified):
         solver.add(call.result, state.trace(call.node, Trail.LISTING))
-    if questions.keeps_path(qualified):
+    if surroundings.keeps_path(qualified):
         solver.flow(call.everything, call.result, trailing)
     elif qualified == "builtins.len":
         solver.add(call.result, state.trace(call.node, Trail.LENGTH))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
 from .command_lines import of_parser
@@ -13,7 +13,8 @@ from .containers import element, key_of, merge, put_in
 from .drawn_batches import drawn
 from .external_calls import set_parts
 from .solver import Slot, Thing
-from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Trace, Trail, Unknown, Wrapped
+from .trails import Trace, Trail
+from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Unknown, Wrapped
 
 _INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 
@@ -262,7 +263,7 @@ def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
         state.solver.add(call.result, inner)
         of_parser(call, unknown.qualified, name, inner)
         call.give_host_values()
-        if questions.lists(f"{unknown.qualified}.{name}"):
+        if surroundings.lists(f"{unknown.qualified}.{name}"):
             state.solver.add(call.result, state.trace(call.node, Trail.LISTING))
 
 

@@ -57,11 +57,7 @@ class ObjectFields:
 
 def fields_of(state: State) -> ObjectFields:
     """What a solved program sets as attributes: one object for all that ask."""
-    found = state.shared.get(ObjectFields)
-    if not isinstance(found, ObjectFields):
-        found = ObjectFields(state, reach_of(state))
-        state.shared[ObjectFields] = found
-    return found
+    return state.once(ObjectFields, lambda: ObjectFields(state, reach_of(state)))
 
 
 def _written(unit: Unit) -> Iterator[tuple[cst.Attribute, cst.BaseExpression | None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ..syntax.nodes import asks_whether_set, positional
 from .call_binding import EvaluatedCall
 from .containers import at
@@ -47,7 +47,7 @@ def place(state: State, node: cst.CSTNode, name: str) -> Origin:
 
 def asked(call: EvaluatedCall, qualified: str) -> bool:
     """Whether a call is ``dist.get_rank()``, ``os.environ.get("RANK")`` or the like: then it gives such a number."""
-    name = _NUMBERS.get(questions.rank_number(qualified))
+    name = _NUMBERS.get(process_calls.rank_number(qualified))
     if name is None and qualified in _READERS and call.node.args:
         word = call.node.args[0].value
         name = VARIABLES.get(str(word.evaluated_value)) if isinstance(word, cst.SimpleString) else None

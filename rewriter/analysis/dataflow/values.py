@@ -6,10 +6,8 @@ A shape is an allocation site: one for each place of the source that makes somet
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import TypeVar, cast
@@ -23,6 +21,7 @@ from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from .running_code import RunningCode
 from .solver import Slot, Solver, Thing
+from .trails import Trace, Trail
 
 Answer = TypeVar("Answer")
 
@@ -152,37 +151,6 @@ class Unknown:
     home: Slot
 
 
-class Trail(Enum):
-    """Why something without a role is followed."""
-
-    FILE = "file"
-    """An open file."""
-    STAMP = "stamp"
-    """What differs from process to process: the clock, a process id, random text."""
-    LISTING = "listing"
-    """The entries of a folder: their number differs, while another process makes one."""
-    ENTRY = "entry"
-    """One of these."""
-    NUMBER = "number"
-    """The number that is the name of an entry: the highest differs as the number of entries does."""
-    SET = "set"
-    """A set: the order of its strings differs from process to process."""
-    LENGTH = "length"
-    """How many elements something has: ``len(data)``, wherever the number is kept."""
-
-
-OF_ITS_OWN = frozenset({Trail.SET, Trail.LENGTH})
-"""What is followed as it is, and not in what is computed from it."""
-
-
-@dataclass(eq=False)
-class Trace:
-    """Something from outside that has no role, and is followed to where it ends."""
-
-    node: cst.CSTNode
-    trail: Trail
-
-
 @dataclass(eq=False)
 class Inner:
     """A module inside a model, one of those that ``model.modules()`` gives: whose parameters it has is known."""
@@ -274,8 +242,6 @@ class State:
         """For a model, those of which it is an attribute."""
         self.trained: set[Origin] = set()
         """The models that training runs forward, as soon as that is known."""
-        self.shared: dict[type, object] = {}
-        """What is computed once for the solved program, by its class."""
         self.aside: dict[cst.Call, Callable[[], None] | None] = {}
         """Calls of what is looked up somewhere, each with what lets it hold what it gives."""
         self.running = RunningCode(unit.names.module for unit in units)
@@ -292,7 +258,6 @@ class State:
         self._returns: dict[cst.CSTNode, Slot] = {}
         self._named: dict[str, Slot] = {}
         self._memo: dict[Hashable, Thing] = {}
-        self._called = Counter(_called(call) for unit in units for call in unit.names.calls)
 
     def reached(self, unit: Unit, site: cst.Call, function: cst.CSTNode, start: Callable[[], None]) -> None:
         """Note that a call reaches a function; ``start`` lets it hand over its arguments."""
@@ -442,69 +407,6 @@ class State:
         assert isinstance(thing, Origin)
         return thing
 
-    def given(self, function: Function, call: cst.Call, thing: Thing) -> Thing:
-        """
-        What one call of a function gives, where the function returns ``thing``.
-
-        A loader that the function creates, itself or by a function that it alone calls, is another one for each call of
-        it. One that it was handed, or found, is the same for all calls. So is a tuple that it returns.
-        """
-        if isinstance(thing, Sequence):
-            return self._tuple_of(function, call, thing)
-        if not isinstance(thing, Origin) or thing.role is not Role.LOADER or isinstance(function.node, cst.Lambda):
-            return thing
-        if self._called[function.node.name.value] < 2 or not self._creates(function, thing):
-            return thing
-        key = ("given", thing.node, call)
-        return self._memo.setdefault(key, replace(thing, site=call))
-
-    def _tuple_of(self, function: Function, call: cst.Call, thing: Sequence) -> Sequence:
-        """What one call gives of a tuple that a function returns: ``return data_set, loader``."""
-        node = function.node
-        if isinstance(node, cst.Lambda) or node.name.value not in self._loading or self._called[node.name.value] < 2:
-            return thing
-        given = (statement.value for statement in function.unit.names.returns.get(node, ()))
-        if not any(isinstance(value, cst.Tuple) and thing in self.slot(value).things for value in given):
-            return thing
-        key = ("given", thing, call)
-        copy = self._memo.get(key)
-        if copy is None:
-            copy = self._memo[key] = Sequence()
-            slots = [*((item, Slot()) for item in thing.items), (thing.rest, copy.rest)]
-            copy.items.extend(new for _, new in slots[:-1])
-            for old, new in slots:
-                self.solver.flow(old, new, lambda held: self.given(function, call, held))
-        assert isinstance(copy, Sequence)
-        return copy
-
-    @cached_property
-    def _loading(self) -> frozenset[str]:
-        """The names of the functions that may make a loader, themselves or by functions of such names."""
-        below: dict[str, set[str]] = {}
-        for unit in self.units.values():
-            for call in unit.names.calls:
-                around = unit.names.function(call)
-                if isinstance(around, cst.FunctionDef):
-                    below.setdefault(around.name.value, set()).add(_called(call))
-        found = {name for name, called in below.items() if any(word.endswith("Loader") for word in called)}
-        while more := {name for name, called in below.items() if name not in found and not found.isdisjoint(called)}:
-            found |= more
-        return frozenset(found)
-
-    def _creates(self, function: Function, thing: Origin) -> bool:
-        place = thing.place
-        while True:
-            unit = next((u for u in self.units.values() if place in u.names.parents), None)
-            creator = unit.names.function(place) if unit is not None else None
-            if not isinstance(creator, cst.FunctionDef):
-                return False
-            if creator is function.node:
-                return True
-            sites = self.sites.get(creator, {})
-            if self._called[creator.name.value] != 1 or len(sites) != 1:
-                return False
-            place = next(iter(sites))
-
     def local(self, tensor: Origin) -> Origin:
         """
         The role of a Python value computed from a tensor of one process's shard.
@@ -547,18 +449,7 @@ class State:
         return self._named.setdefault(name, Slot())
 
 
-def _called(call: cst.Call) -> str:
-    """The last name of what is called."""
-    word = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-    return word.value if isinstance(word, cst.Name) else ""
-
-
 def origins(slot: Slot | None, *roles: Role) -> list[Origin]:
     """The role-bearing things in a slot, of the given roles (of any when none is given)."""
     things = slot.things if slot is not None else ()
     return [t for t in things if isinstance(t, Origin) and (not roles or t.role in roles)]
-
-
-def traces(slot: Slot | None, trail: Trail) -> list[Trace]:
-    """What a slot holds that is followed for one reason."""
-    return [t for t in (slot.things if slot is not None else ()) if isinstance(t, Trace) and t.trail is trail]

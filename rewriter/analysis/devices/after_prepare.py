@@ -8,7 +8,7 @@ from functools import cached_property
 import libcst as cst
 
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name
 from ..dataflow.expressions import PARAMETERS
@@ -141,7 +141,7 @@ class NewLayers:
 
     @cached_property
     def _unseen(self) -> list[CallRecord]:
-        known = questions.of_modules() | questions.writing_methods()
+        known = questions.of_modules() | surroundings.writing_methods()
         return [
             record
             for record in self.state.calls.values()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 import libcst as cst
 
-from ...facts.module import Arrival
+from ...facts.placement import Arrival
 from ...facts.roles import Origin, Role
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...facts.roles import Origin, Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach

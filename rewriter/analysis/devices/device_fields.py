@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ...facts.module import DeviceRead, Move, Placement
+from ...facts.placement import DeviceRead, Move, Placement
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.module import Placement
+from ...facts.placement import Placement
 from ...facts.roles import Role
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
@@ -17,7 +17,7 @@ from ..dataflow.object_fields import fields_of
 from ..dataflow.values import External, Instance, State, Unit, origins
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
-from .device_names import asked_of, refused
+from .availability import asked_of, refused
 
 SPEAKS = re.compile("cuda|gpu|cpu|device", re.IGNORECASE)
 

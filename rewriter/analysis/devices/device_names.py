@@ -1,21 +1,20 @@
-"""Variables that hold the device which a script chose, and the flags that its choice hung on."""
+"""Variables that hold the device which a script chose, and the condition under which it chose the CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.program_flow import is_guard
 from ..dataflow.values import Function, State, Unit, origins
-from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.nodes import is_none, with_names
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants
+from .availability import asks_availability, negated, only_value, refused, text_of
 from .gpu_numbers import is_number
 
 
@@ -133,11 +132,6 @@ def _only_defines(node: cst.If, name: str) -> bool:
     return True
 
 
-# Which device the flags meant -----------------------------------------------------------------------------------------
-
-
-_ValueOf = Callable[[Unit, "cst.Name | cst.Attribute"], "cst.BaseExpression | None"]
-"""What gives the value of a flag."""
 _ALWAYS, _UNKNOWN, _GPU = "True", "?", "cuda"
 
 
@@ -184,7 +178,7 @@ def _in_terms_of_first(unit: Unit, name: DeviceName, text: str | None) -> str | 
         return text
     node = cst.parse_expression(text)
     named = any(isinstance(n, cst.SimpleString) and name.binding.name in n.value for n in descendants(node))
-    return text if named else with_names(text, {name.binding.name: _text(unit, value)})
+    return text if named else with_names(text, {name.binding.name: text_of(unit, value)})
 
 
 def _choice_of(unit: Unit, statement: cst.CSTNode) -> cst.If | None:
@@ -213,13 +207,13 @@ def _is_asked(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
 def _inside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode) -> str | None:
     """The condition under which a statement of an ``if`` runs."""
     body = choice.body in unit.names.ancestors(statement)
-    return _text(unit, choice.test) if body else refused(state, unit, choice.test)
+    return text_of(unit, choice.test) if body else refused(state, unit, choice.test)
 
 
 def _outside_of(state: State, unit: Unit, choice: cst.If, statement: cst.CSTNode) -> str | None:
     """The condition under which a statement of an ``if`` does not run."""
     body = choice.body in unit.names.ancestors(statement)
-    return refused(state, unit, choice.test) if body else _text(unit, choice.test)
+    return refused(state, unit, choice.test) if body else text_of(unit, choice.test)
 
 
 def condition_of(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
@@ -270,10 +264,10 @@ def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
     there, None where it never does."""
     if isinstance(value, cst.Call) and outside_name(state.calls[value]) == "torch.device" and value.args:
         given = value.args[0].value
-        return f'{_text(unit, value)}.type == "cpu"' if _is_open(state, given) else _chosen(state, unit, given)
+        return f'{text_of(unit, value)}.type == "cpu"' if _is_open(state, given) else _chosen(state, unit, given)
     if isinstance(value, cst.Call) and chosen_by_setting(state, value):
         word = all(o.qualified == "str" for o in origins(state.values.get(value), Role.DEVICE))
-        return f'{_text(unit, value)}{"" if word else ".type"} == "cpu"'
+        return f'{text_of(unit, value)}{"" if word else ".type"} == "cpu"'
     if isinstance(value, cst.Call) and _finds_what_is_there(state, value):
         return ""
     if isinstance(value, cst.IfExp):
@@ -290,7 +284,7 @@ def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
     chosen = isinstance(value, cst.Attribute) and all(o.qualified == "str" for o in held)
     chosen = chosen or _is_set_here(unit, value)
     if (isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)) and not held) or chosen:
-        return f'{_text(unit, value)} == "cpu"'
+        return f'{text_of(unit, value)} == "cpu"'
     return None
 
 
@@ -306,11 +300,11 @@ def _of_either(state: State, unit: Unit, test: cst.BaseExpression, body: str | N
     if orelse == _ALWAYS:
         return " or ".join(part for part in (body, lacking) if part)
     if body == _ALWAYS:
-        return f"{_text(unit, test)} or ({orelse})" if orelse else _text(unit, test)
+        return f"{text_of(unit, test)} or ({orelse})" if orelse else text_of(unit, test)
     if not body and not orelse:  # one of them takes what is there
         return lacking if orelse is not None and lacking is not None else ""
     found = []
-    for condition, when in ((body, _text(unit, test)), (orelse, _negated(unit, test))):
+    for condition, when in ((body, text_of(unit, test)), (orelse, negated(unit, test))):
         if condition:
             found.append(condition if _is_implied(unit, test, condition) else f"({when}) and ({condition})")
     return " or ".join(found)
@@ -323,7 +317,7 @@ def _asks_lack(state: State, test: cst.BaseExpression, *, holds: bool = True) ->
         return _asks_lack(state, test.expression, holds=not holds)
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And if holds else cst.Or):
         return any(_asks_lack(state, side, holds=holds) for side in (test.left, test.right))
-    return not holds and isinstance(test, cst.Call) and _asks_availability(state, test)
+    return not holds and isinstance(test, cst.Call) and asks_availability(state, test)
 
 
 def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
@@ -332,7 +326,7 @@ def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
         test = test.left
     elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         test = test.expression
-    return condition == f'{_text(unit, test)} == "cpu"'
+    return condition == f'{text_of(unit, test)} == "cpu"'
 
 
 def _is_open(state: State, given: cst.BaseExpression) -> bool:
@@ -426,7 +420,7 @@ def _asks_torch(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
             return True
         root = root.func if isinstance(root, cst.Call) else root.value
     binding = unit.names.binding(root) if isinstance(root, cst.Name) else None
-    made = _only_value(unit, binding) if binding is not None else None
+    made = only_value(unit, binding) if binding is not None else None
     return made is not None and not isinstance(made, cst.Name) and _asks_torch(state, unit, made)
 
 
@@ -434,120 +428,6 @@ def _is_set_here(unit: Unit, value: cst.BaseExpression) -> bool:
     """Whether the statement gives the device to what named it: ``args.device = torch.device(args.device)``."""
     assign = next(unit.names.enclosing(value, cst.Assign), None)
     return isinstance(assign, cst.Assign) and any(t.target.deep_equals(value) for t in assign.targets)
-
-
-def refused(state: State, unit: Unit, test: cst.BaseExpression) -> str | None:
-    """The text of ``not test`` with the availability of a device taken as given; None where nothing is left."""
-    parts = _wanted(state, unit, test, 0)
-    if not parts:
-        return None
-    return " or ".join(_negated(unit, part) for part in parts)
-
-
-def said_before(state: State, unit: Unit, text: str) -> str:
-    """A condition such as ``not args.cuda`` as what keeps it was made: ``args.no_cuda``, which is known before."""
-    node = cst.parse_expression(text)
-    if not (isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not)):
-        return text
-    parts = _wanted(state, unit, node.expression, 0, value_of=_given_once)
-    return " or ".join(_negated(unit, part) for part in parts) or text
-
-
-def asked_of(state: State, unit: Unit, test: cst.BaseExpression) -> str:
-    """What a condition asks of the script in the end, also where that can be read there no more."""
-    return " ".join(_text(unit, part) for part in _wanted(state, unit, test, 0, value_of=_given_once))
-
-
-def gives_way(state: State, unit: Unit, test: cst.BaseExpression) -> bool:
-    """Whether ``refused`` leaves out a part of a condition, which asks torch whether a device is there."""
-    return any(_is_availability(state, part) for part in _joined(state, unit, test, 0, _set_once))
-
-
-def _wanted(
-    state: State, unit: Unit, test: cst.BaseExpression, depth: int, value_of: _ValueOf | None = None
-) -> list[cst.BaseExpression]:
-    """The conditions joined by ``and``, without those that ask whether a device is there."""
-    joined = _joined(state, unit, test, depth, value_of or _set_once)
-    return [part for part in joined if not _is_availability(state, part)]
-
-
-def _joined(
-    state: State, unit: Unit, test: cst.BaseExpression, depth: int, value_of: _ValueOf
-) -> list[cst.BaseExpression]:
-    """The conditions joined by ``and``, with flags as what they are made of."""
-    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return [p for side in (test.left, test.right) for p in _joined(state, unit, side, depth, value_of)]
-    if isinstance(test, cst.IfExp) and _is_word(test.body, "True") and _is_word(test.orelse, "False"):
-        return _joined(state, unit, test.test, depth, value_of)
-    if isinstance(test, (cst.Name, cst.Attribute)) and depth < 3:
-        value = value_of(unit, test)
-        constant = isinstance(value, cst.Name) and value.value in ("True", "False", "None")
-        renamed = isinstance(value, (cst.Name, cst.Attribute)) and not constant  # ``cuda = args.cuda``
-        if value is not None and (renamed or _asks_availability(state, value)):
-            return _joined(state, unit, value, depth + 1, value_of)
-    return [test]
-
-
-def _is_availability(state: State, part: cst.BaseExpression) -> bool:
-    """``torch.cuda.is_available()``, ``torch.cuda.device_count() > 0``."""
-    asked = part.left if isinstance(part, cst.Comparison) else part
-    return (
-        isinstance(asked, cst.Call)
-        and asked in state.calls
-        and questions.asks_availability(outside_name(state.calls[asked]))
-    )
-
-
-def _is_word(node: cst.BaseExpression, word: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == word
-
-
-def _set_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
-    """The only value that a flag is given, ``args.cuda = not args.no_cuda``; None where it is made of itself, or of
-    what may be gone or changed when the flag is read."""
-    value = _given_once(unit, flag)
-    return value if value is not None and not _goes(unit, value) else None
-
-
-def _goes(unit: Unit, value: cst.BaseExpression) -> bool:
-    """Whether something that a value reads is deleted, or set again after it."""
-    names, here = unit.names, unit.names.order(value)
-    scope = names.scopes[names.function(value)]
-    if deletions(names, value, scope):
-        return True
-    read = [n for n in (value, *descendants(value)) if isinstance(n, cst.Attribute)]
-    return any(names.order(again) > here for node in read for again in attribute_assignments(names, node))
-
-
-def _given_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
-    if isinstance(flag, cst.Name):
-        binding = unit.names.binding(flag)
-        return _only_value(unit, binding) if binding is not None else None
-    assigns = attribute_assignments(unit.names, flag)
-    if len(assigns) != 1 or any(unit.names.enclosing(assigns[0], cst.If, cst.For, cst.While, cst.Try)):
-        return None
-    value = assigns[0].value
-    return None if any(part.deep_equals(flag) for part in descendants(value)) else value
-
-
-def _asks_availability(state: State, value: cst.BaseExpression) -> bool:
-    calls = (node for node in descendants(value) if isinstance(node, cst.Call) and node in state.calls)
-    return any(questions.asks_availability(outside_name(state.calls[call])) for call in calls)
-
-
-def _only_value(unit: Unit, binding: Binding) -> cst.BaseExpression | None:
-    if len(binding.definitions) != 1:
-        return None
-    parent = unit.names.parents.get(unit.names.parents.get(binding.definitions[0]))  # type: ignore[arg-type]
-    return parent.value if isinstance(parent, cst.Assign) and len(parent.targets) == 1 else None
-
-
-def _negated(unit: Unit, node: cst.BaseExpression) -> str:
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
-        return _text(unit, node.expression)
-    text = _text(unit, node)
-    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or text.startswith("(")
-    return f"not {text}" if simple else f"not ({text})"
 
 
 def numbered(unit: Unit, device: cst.CSTNode) -> bool:
@@ -558,7 +438,3 @@ def numbered(unit: Unit, device: cst.CSTNode) -> bool:
         return False
     behind = text.parts[list(text.parts).index(part) + 1 :][:1]
     return any(isinstance(p, cst.FormattedStringText) and p.value.startswith(":") for p in behind)
-
-
-def _text(unit: Unit, node: cst.CSTNode) -> str:
-    return unit.names.module.code_for_node(node)

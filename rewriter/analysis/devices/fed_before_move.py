@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...facts.roles import SHARES, Origin
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit, origins

@@ -16,7 +16,7 @@ from ..dataflow.constant_values import constants_of
 from ..dataflow.program_flow import is_guard
 from ..dataflow.values import State, Unit
 from ..syntax.walk import descendants
-from .device_names import gives_way
+from .availability import gives_way
 
 Former = Literal["", "cuda or cpu", "mps or cpu"]
 

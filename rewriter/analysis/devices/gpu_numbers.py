@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from ...facts.module import Placement
+from ...facts.placement import Placement
 from ...facts.spellings import GPU_NUMBERS
 from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name

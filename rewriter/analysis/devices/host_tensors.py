@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name, outside_name

@@ -25,16 +25,9 @@ def moves_tensors(state: State, reach: Reach) -> bool:
     return False
 
 
-class _MovedBatches(frozenset[Origin]):
-    """The loaders of which some batch is moved."""
-
-
 def moved_batches(state: State, reach: Reach) -> frozenset[Origin]:
     """The loaders of which some batch is moved, in code that the script reaches: found once for a solved program."""
-    found = state.shared.get(_MovedBatches)
-    if not isinstance(found, _MovedBatches):
-        found = state.shared[_MovedBatches] = _MovedBatches(_found(state, reach))
-    return found
+    return state.once(moved_batches, lambda: frozenset(_found(state, reach)))
 
 
 def _found(state: State, reach: Reach) -> set[Origin]:

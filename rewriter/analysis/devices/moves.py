@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
@@ -116,13 +116,13 @@ class Mover:
 
     def _wraps(self, value: cst.BaseExpression) -> bool:
         calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls)
-        return any(questions.is_wrapper(outside_name(self.state.calls[call])) for call in calls)
+        return any(process_calls.is_wrapper(outside_name(self.state.calls[call])) for call in calls)
 
     def _gives_itself(self, assign: cst.Assign) -> bool:
         """Whether an assignment only wraps and moves what it assigns: ``net = nn.DataParallel(net).cuda()``."""
         node = assign.value
         while isinstance(node, cst.Call) and node in self.state.calls:
-            if questions.is_wrapper(outside_name(self.state.calls[node])) and node.args:
+            if process_calls.is_wrapper(outside_name(self.state.calls[node])) and node.args:
                 node = node.args[0].value
             elif self.is_move(node) and isinstance(node.func, cst.Attribute):
                 node = node.func.value
@@ -159,7 +159,7 @@ class Mover:
             if node.attr.value == "module":
                 if around and isinstance(unit.names.parents[node], cst.AssignTarget):
                     found.append(node)
-            elif any(node.attr.value in questions.wrapper_attributes(name) for name in around):
+            elif any(node.attr.value in process_calls.wrapper_attributes(name) for name in around):
                 slot = self.state.values.get(node)
                 if slot is None or all(isinstance(thing, Unknown) for thing in slot.things):
                     found += [node] if not _asked_before(unit, node) else []
@@ -179,7 +179,7 @@ class Mover:
         """Statements that pin the process to one GPU by number: the launcher gives each process its own."""
         found = []
         for call in unit.names.calls:
-            if call in self.state.calls and questions.pins(outside_name(self.state.calls[call])):
+            if call in self.state.calls and process_calls.pins(outside_name(self.state.calls[call])):
                 statement = unit.names.statement(call)
                 if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
                     reason = "the launcher assigns a device to each process"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...facts.roles import Origin, Role
 from ...facts.torch_api.kinds.training import ModelClass
 from ...facts.torch_api.loading import row

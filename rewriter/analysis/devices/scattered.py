@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...facts.roles import SHARES, Role
 from ...findings import Finding, Severity
 from ..dataflow.values import Unit, origins

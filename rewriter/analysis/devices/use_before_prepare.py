@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from ...facts.module import Prepare, Side
+from ...facts.accelerator import Prepare, Side
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls, questions
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, State, Unit, origins
@@ -167,7 +167,7 @@ class Early:
         harmless = (
             name in _HARMLESS_NAMES
             or name.startswith(_HARMLESS)
-            or questions.same_model(name)
+            or process_calls.same_model(name)
             or method_name(record.node) == "prepare"
         )
         return not harmless and not origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
@@ -72,7 +72,7 @@ def left_to_launcher(
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable:
             continue
-        pins = questions.pins(outside_name(record)) and unit.names.function(call) not in shared
+        pins = process_calls.pins(outside_name(record)) and unit.names.function(call) not in shared
         if pins and any(_is_chosen(arg.value) for arg in call.args):
             yield Finding(
                 "launcher",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.module import Count
-from ...facts.torch_api import questions
+from ...facts.torch_api import randomness
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.values import Klass, State, Unit
@@ -32,9 +32,9 @@ def alike_draws(state: State, unit: Unit, reach: Reach) -> Iterator[Count]:
         record = state.calls[node]
         if compiled(state, unit, node):
             continue
-        if questions.draws_alike(outside_name(record)) and chosen_from(unit, node) is None:
+        if randomness.draws_alike(outside_name(record)) and chosen_from(unit, node) is None:
             yield Count(node, "alike", dotted(node.func))
-        elif questions.seeds(outside_name(record)) == "torch" and node.args:
+        elif randomness.seeds(outside_name(record)) == "torch" and node.args:
             if _is_alike(state, unit, node.args[0].value):
                 yield Count(node, "reseeded", dotted(node.func))
 
@@ -49,8 +49,10 @@ def makes_alike(state: State, reach: Reach, call: cst.Call) -> bool:
     methods = [n for klass in classes for base in klass.lineage() for n in descendants(base.node)]
     code = (code for method in methods if isinstance(method, cst.FunctionDef) for code in reach.below(method))
     calls = (node for each in code for node in reach.own(each) if isinstance(node, cst.Call) and node in state.calls)
-    drawn = {n: name for n in calls if questions.draws(name := outside_name(state.calls[n])) is not None}
-    return bool(drawn) and _for_rows(state, reach).issuperset(drawn) and all(map(questions.draws_alike, drawn.values()))
+    drawn = {n: name for n in calls if randomness.draws(name := outside_name(state.calls[n])) is not None}
+    return (
+        bool(drawn) and _for_rows(state, reach).issuperset(drawn) and all(map(randomness.draws_alike, drawn.values()))
+    )
 
 
 def _for_rows(state: State, reach: Reach) -> set[cst.CSTNode]:
@@ -64,7 +66,7 @@ def _is_alike(state: State, unit: Unit, seed: cst.BaseExpression) -> bool:
     values = plain_values(unit.names, seed) if isinstance(seed, cst.Name) else [seed]
     for value in values:
         record = state.calls.get(value) if isinstance(value, cst.Call) else None
-        alike = record is not None and questions.draws_alike(outside_name(record))
+        alike = record is not None and randomness.draws_alike(outside_name(record))
         if not alike and not isinstance(value, cst.Integer):
             return False
     return bool(values)

@@ -11,7 +11,8 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
-from ..dataflow.constant_values import Text, constants_of
+from ..dataflow.constant_values import constants_of
+from ..dataflow.constants import Text
 from ..dataflow.registries import UNNAMED
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, External, Klass, State, Unit, origins

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import randomness
 from ...facts.torch_api.kinds.training import Criterion, Loss
 from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
-from ..dataflow.constant_values import Values, constants_of
+from ..dataflow.constant_values import constants_of
+from ..dataflow.constants import Values
 from ..dataflow.values import CallRecord, Function, Klass, State, Unit, origins
 from ..effects.existing_guards import guarded
 from ..layouts.engine.layout import ShardSize, held, varies
@@ -96,7 +97,7 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             continue
         for node in descendants(getter.node):
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
-            if record is None or not questions.draws_alike(outside_name(record)):
+            if record is None or not randomness.draws_alike(outside_name(record)):
                 continue
             chosen = chosen_from(unit, record.node)
             if chosen is None:
@@ -164,7 +165,7 @@ def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call |
             continue
         for node in run:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
-            if record is not None and questions.seeds(outside_name(record)) in ("numpy", "python"):
+            if record is not None and randomness.seeds(outside_name(record)) in ("numpy", "python"):
                 return record.node
     return None
 
@@ -200,7 +201,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable or guarded(state, unit, call):
             continue
-        drawn = questions.draws(outside_name(record))
+        drawn = randomness.draws(outside_name(record))
         if (
             drawn is not None
             and drawn.generator == "numpy"

@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...facts.module import Count
 from ...facts.roles import Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import randomness
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
@@ -35,7 +35,7 @@ def own_noise(state: State, unit: Unit, reach: Reach, training: Training, *, by_
             name = dotted(call.func)
             yield Count(call, "noise", name if name.startswith("torch.") else method_name(call))
         elif call in state.calls and by_nature(call) is None and may_run(unit, reach, call):
-            rate = questions.dropout_of(outside_name(state.calls[call]))
+            rate = randomness.dropout_of(outside_name(state.calls[call]))
             given = keyword(call, "dropout")
             if rate is not None and (rate > 0 if given is None else not _is_zero(given)):
                 yield Count(call, "noise", method_name(call))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import randomness, surroundings
 from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
@@ -43,7 +43,7 @@ def own_stream(state: State, reach: Reach, klass: Klass, getter: Function) -> Fi
     if advanced is not None:
         return _finding(unit, getter, advanced, name, given, Severity.BLOCKED)
     calls = [node for node in runs if isinstance(node, cst.Call) and node in state.calls]
-    if any(questions.draws(outside_name(state.calls[call])) is not None for call in calls):
+    if any(randomness.draws(outside_name(state.calls[call])) is not None for call in calls):
         return None  # of torch: each process draws its own; of others: another finding
     unknown = next((call for call in calls if _is_unknown(state, reach, call)), None)
     return _finding(unit, getter, unknown, name, given, Severity.REVIEW) if unknown is not None else None
@@ -120,7 +120,7 @@ def _is_open(state: State, unit: Unit, klass: Klass, held: cst.Attribute) -> boo
     for assign in (node for node in descendants(klass.node) if isinstance(node, cst.Assign)):
         if any(target.target.deep_equals(held) for target in assign.targets):
             record = state.calls.get(assign.value) if isinstance(assign.value, cst.Call) else None
-            if record is not None and (questions.opens(outside_name(record)) or method_name(record.node) == "open"):
+            if record is not None and (surroundings.opens(outside_name(record)) or method_name(record.node) == "open"):
                 return True
     return False
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import SHARES, Origin, Role
-from ...facts.torch_api.questions import writing_methods
+from ...facts.torch_api.surroundings import writing_methods
 from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name

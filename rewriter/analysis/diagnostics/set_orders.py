@@ -12,12 +12,13 @@ from itertools import chain
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.element_kinds import ElementKinds
-from ..dataflow.values import State, Trail, Unit, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import State, Unit
 from ..effects.existing_guards import guarded
 from ..syntax.nodes import positional
 from ..syntax.walk import descendants
@@ -154,7 +155,7 @@ class SetOrders:
         if name in _OF_SETS and isinstance(call.func, cst.Attribute):
             if traces(self._state.values.get(call.func.value), Trail.SET):
                 return None
-        if record is not None and questions.prints_lines(outside_name(record)):
+        if record is not None and surroundings.prints_lines(outside_name(record)):
             return None
         for function in self._reach.called(call):
             other = self._reach.unit(function)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, origins
@@ -171,7 +171,9 @@ def _is_joined(state: State, reach: Reach, unit: Unit, change: TensorChange) -> 
     """Whether the code around a change makes something that all processes have."""
     calls = (n for n in reach.own(unit.names.function(change.node)) if isinstance(n, cst.Call) and n in state.calls)
     for record in map(state.calls.__getitem__, calls):
-        of_accelerator = origins(record.receiver, Role.ACCELERATOR) and method_name(record.node) in questions.joining()
-        if of_accelerator or questions.collective(outside_name(record)) is not None:
+        of_accelerator = (
+            origins(record.receiver, Role.ACCELERATOR) and method_name(record.node) in process_calls.joining()
+        )
+        if of_accelerator or process_calls.collective(outside_name(record)) is not None:
             return True
     return False

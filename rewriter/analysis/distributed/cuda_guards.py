@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from ...facts.module import Move, Placement
+from ...facts.placement import Move, Placement
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name

@@ -14,14 +14,14 @@ import libcst as cst
 
 from ...facts.abilities import Abilities
 from ...facts.manual_ddp import Instead
-from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.roles import Role
+from ...facts.torch_api import process_calls
 from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_binding import argument_of
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, Function, Instance, Klass, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.nodes import is_docstring, keyword, positional
 from ..syntax.walk import descendants
 from ..training.training import Training
@@ -30,6 +30,7 @@ from .manual_ddp import ByHand
 from .obstacles import blocked, obstacle, unsure
 from .rank_spellings import number
 from .replacements import INSTEAD, calls, of_torch, running
+from .sampled_loaders import sharded, unshared
 
 _PURE = frozenset(
     "is_available device_count device int getenv get get_rank get_world_size get_default_backend_for_device".split()
@@ -56,7 +57,7 @@ def by_hand(
     state: State, reach: Reach, training: Training, abilities: Abilities, shared: Container[Code]
 ) -> ByHand | None:
     """How a program distributes itself; None where it does not."""
-    if not any(questions.distributes(name) for unit in reach.units for _, name in running(reach, unit)):
+    if not any(process_calls.distributes(name) for unit in reach.units for _, name in running(reach, unit)):
         return None
     found = _DistributionReader(state, reach, abilities, shared)
     found.read()
@@ -64,13 +65,8 @@ def by_hand(
     if training.train_loops and not loops and not found.result.obstacles:
         loop = next(iter(training.train_loops))
         unit = next(unit for unit in reach.units if loop in unit.names.parents)
-        found.result.obstacles.append(found.unshared(unit, loop))
+        found.result.obstacles.append(unshared(state, reach, unit, loop))
     return found.result
-
-
-def settled(state: State) -> bool:
-    """Whether a script that has an accelerator shares its rows by itself: its author has settled the rest as well."""
-    return any(questions.is_distributed_sampler(outside_name(record)) for record in state.calls.values())
 
 
 class _DistributionReader:
@@ -89,13 +85,13 @@ class _DistributionReader:
                     found = obstacle(self.state, self.reach, unit, call, name)
                     if found is not None:
                         result.obstacles.append((unit, found))
-                    elif questions.distributes(name) or of_torch(name):
+                    elif process_calls.distributes(name) or of_torch(name):
                         self._piece(unit, call, name)
             result.obstacles.extend((unit, finding) for finding in unsure(self.state, self.reach, unit))
             self._variables(unit)
             self._methods(unit)
         self._switches()
-        result.sharded.update(self._sharded())
+        result.sharded.update(sharded(self.state))
         if result.obstacles:
             return
         for unit in self.reach.units:
@@ -127,7 +123,7 @@ class _DistributionReader:
                 if index is None:
                     break
                 given = argument_of(site, params[index], index)
-                if given is not None and not questions.spawns(outside_name(self.state.calls[site])):
+                if given is not None and not process_calls.spawns(outside_name(self.state.calls[site])):
                     pending.append((self.state.calls[site].unit, given.value, name))
         self.state.solver.run()
 
@@ -140,17 +136,17 @@ class _DistributionReader:
             self._opens(unit, call)
         elif name == _CLOSES:
             self._goes(unit, call, "the accelerator closes what it opened")
-        elif questions.spawns(name):
+        elif process_calls.spawns(name):
             self._spawns(unit, call)
-        elif name in questions.wrappers("processes"):
+        elif name in process_calls.wrappers("processes"):
             self._settings(call)
-        elif questions.is_distributed_sampler(name):
+        elif process_calls.is_distributed_sampler(name):
             self._sampler(unit, call)
         elif last == "barrier" and alone:
             self._add(unit, call, "{}.wait_for_everyone()", "this is a barrier for all processes")
         elif last in ("all_reduce", "reduce") and alone and self._reduces(unit, call):
             return
-        elif not questions.rank_number(name) and last not in _ASKS:
+        elif not process_calls.rank_number(name) and last not in _ASKS:
             self._kept(unit, call, last)
 
     def _add(self, unit: Unit, node: cst.CSTNode, text: str, because: str) -> None:
@@ -345,7 +341,7 @@ class _DistributionReader:
     def _pins(self, unit: Unit) -> None:
         for call in unit.names.calls:
             record = self.state.calls.get(call)
-            if record is not None and questions.pins(outside_name(record)):
+            if record is not None and process_calls.pins(outside_name(record)):
                 self.result.removed.add(unit.names.statement(call))
 
     def _idle(self) -> None:
@@ -421,68 +417,6 @@ class _DistributionReader:
                     here = self.state.calls[sites[0]].unit
                     statement = here.names.statement(sites[0])
                     self.result.starts.append(Start(here, statement, whole, only))
-
-    def _sharded(self) -> Iterator[Origin]:
-        """The loaders that are given a DistributedSampler, as far as can be seen."""
-        samplers = {r.node for r in self.state.calls.values() if questions.is_distributed_sampler(outside_name(r))}
-        makers: set[cst.CSTNode] = set()
-        for record in self.state.calls.values():
-            if any(loader.node is record.node for loader in origins(record.result, Role.LOADER)):
-                given = [keyword(record.node, word) for word in ("sampler", "batch_sampler")]
-                if any(value is not None and not samplers.isdisjoint(self._made(value, 2)) for value in given):
-                    makers.add(record.node)
-        results = (origins(record.result, Role.LOADER) for record in self.state.calls.values())
-        for loaders in (*results, *self.state.loaders.values()):  # those that a function gives back, too
-            yield from (loader for loader in loaders if loader.node in makers)
-
-    def unshared(self, unit: Unit, loop: cst.CSTNode) -> tuple[Unit, Finding]:
-        """Why it is not known that the processes share the rows of a loop: said of its loader."""
-        makers = [loader.node for loader in self.reach.loaders(loop) if isinstance(loader.node, cst.Call)]
-        for maker in makers:
-            for klass in self._own_samplers(maker):
-                name = klass.node.name.value
-                cause = f"{name}, the sampler of this loader, is a class of the script's own, and a prepared loader "
-                return self.reach.unit_of(maker, unit), blocked(
-                    maker,
-                    f"{cause}would share its rows once more",
-                    f"use torch.utils.data.distributed.DistributedSampler in place of {name}",
-                )
-        if makers:
-            return self.reach.unit_of(makers[0], unit), blocked(
-                makers[0],
-                "cannot find a DistributedSampler for the rows of this loader, which a training loop reads",
-                "give it sampler=DistributedSampler(...)",
-            )
-        return unit, blocked(
-            loop,
-            "cannot tell which loader gives the batches of this loop, and whether the processes share them",
-            "iterate the DataLoader itself: for batch in loader",
-        )
-
-    def _own_samplers(self, maker: cst.Call) -> Iterator[Klass]:
-        """The classes of the program of which the sampler of a loader is, where they ask which process this is."""
-        for value in (keyword(maker, word) for word in ("sampler", "batch_sampler")):
-            held = self.state.values.get(value) if value is not None else None
-            for thing in held.things if held is not None else ():
-                klass = thing.klass if isinstance(thing, Instance) else self.state.klass.get(thing)
-                inside = (
-                    node for below in (klass.lineage() if klass is not None else ()) for node in descendants(below.node)
-                )
-                if klass is not None and any(_asks_rank(self.state, node) for node in inside):
-                    yield klass
-
-    def _made(self, value: cst.BaseExpression, depth: int) -> set[cst.CSTNode]:
-        """The calls that make what an expression gives, and what those are given."""
-        held = self.state.values.get(value)
-        nodes = {getattr(thing, "node", None) for thing in (held.things if held is not None else ())}
-        found = {node for node in nodes if isinstance(node, cst.Call)}
-        inner = [arg.value for node in found for arg in node.args] if depth else []
-        return found | {node for value in inner for node in self._made(value, depth - 1)}
-
-
-def _asks_rank(state: State, node: cst.CSTNode) -> bool:
-    record = state.calls.get(node) if isinstance(node, cst.Call) else None
-    return record is not None and bool(questions.rank_number(outside_name(record)))
 
 
 def _asks_first(unit: Unit, call: cst.Call) -> bool:

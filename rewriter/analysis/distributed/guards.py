@@ -7,7 +7,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from ...facts.torch_api.questions import asks_existence, ends_process, fetches, turns, writes
+from ...facts.torch_api.process_calls import turns
+from ...facts.torch_api.surroundings import asks_existence, ends_process, fetches, writes
 from ..dataflow.call_constants import CallConstants, Constants, excludes
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import outside_name

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
@@ -45,7 +45,7 @@ _WRITES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Finding | None:
     """Why a call cannot be replaced or kept, where it cannot."""
     last = name.rpartition(".")[2]
-    if not questions.distributes(name) and not of_torch(name):
+    if not process_calls.distributes(name) and not of_torch(name):
         return None
     if name.startswith(_HARMLESS):
         return None
@@ -57,11 +57,17 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
             call, f"{last} works on its own process group", "leave out the group: it then works on all processes"
         )
     direct = (
-        name.count(".") == 2 or questions.distributes(name) or name.startswith("torch.distributed.distributed_c10d.")
+        name.count(".") == 2
+        or process_calls.distributes(name)
+        or name.startswith("torch.distributed.distributed_c10d.")
     )
     if last in _KNOWN and direct:
         return _of_arguments(call, last) or _of_place(state, reach, unit, call, name)
-    if direct and name not in _OWN_GROUP and (questions.collective(name) is not None or questions.asks_group(name)):
+    if (
+        direct
+        and name not in _OWN_GROUP
+        and (process_calls.collective(name) is not None or process_calls.asks_group(name))
+    ):
         return None  # torch does it with the group that the accelerator opens as it did with the script's own
     return blocked(call, f"{name} has no counterpart", INSTEAD.get(last, "leave it out, or keep the script as it is"))
 
@@ -90,9 +96,9 @@ def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str)
         return blocked(call, f"the return value of {last} is used", "call it as a separate statement")
     if name == _OPENS:
         return _conditional(state, reach, unit, call)
-    if questions.spawns(name):
+    if process_calls.spawns(name):
         return _worker(state, reach, unit, call)
-    if name in questions.wrappers("processes"):
+    if name in process_calls.wrappers("processes"):
         return _spread(state, unit, call)
     return None
 

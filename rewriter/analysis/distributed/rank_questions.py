@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ..dataflow import ranks
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit, origins
@@ -92,7 +92,7 @@ class RankQuestions:
         name = method_name(call)
         if name in self._names:
             return True
-        if name in questions.joining_names():
+        if name in process_calls.joining_names():
             return False
         if name in _PURE:
             return any(self.asks(unit, arg.value) for arg in call.args)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import External, State, Unit, origins
@@ -51,8 +51,10 @@ def distributed(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
     """All places of a program that distribute it by hand, where there is one that says so; else none."""
     found = [(unit, call, name) for unit in reach.units for call, name in running(reach, unit)]
     accelerated = any(origins(record.result, Role.ACCELERATOR) for record in state.calls.values())
-    by_hand = (name for _, _, name in found if questions.distributes(name))
-    if all(accelerated and questions.is_distributed_sampler(name) for name in by_hand):  # a prepared loader keeps it
+    by_hand = (name for _, _, name in found if process_calls.distributes(name))
+    if all(
+        accelerated and process_calls.is_distributed_sampler(name) for name in by_hand
+    ):  # a prepared loader keeps it
         return
     seen: set[cst.CSTNode] = set()
     for unit, call, name in found:
@@ -83,7 +85,7 @@ def calls(state: State, unit: Unit) -> Iterator[tuple[cst.Call, str]]:
 def running(reach: Reach, unit: Unit) -> Iterator[tuple[cst.Call, str]]:
     """The calls of a module that distribute a program, and may run: a helper that nothing names says nothing of it."""
     for call, name in calls(reach.state, unit):
-        distributes = questions.distributes(name) or of_torch(name) or name.endswith(".convert_sync_batchnorm")
+        distributes = process_calls.distributes(name) or of_torch(name) or name.endswith(".convert_sync_batchnorm")
         if distributes and is_named(unit, reach, call):
             yield call, name
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.module import WrapperRead
+from ...facts.placement import WrapperRead
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import libcst as cst
 
+from ...facts.checkpoints import Load, Save, StateDict
 from ...facts.effects import Effect, EffectKind
-from ...facts.module import Load, Save, StateDict
 from ...facts.roles import Origin, Role
-from ...facts.torch_api.questions import shows_model
+from ...facts.torch_api.surroundings import shows_model
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name

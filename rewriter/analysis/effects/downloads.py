@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ...findings import Finding
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
@@ -129,7 +129,7 @@ class Fetches:
         asked = self._asked(call)
         if asked is not None and not self.together(self.unit, asked):
             return Effect(asked, EffectKind.DOWNLOAD, _TESTS)
-        if asked is None and questions.finds_fetched(outside_name(self.state.calls[call])):
+        if asked is None and surroundings.finds_fetched(outside_name(self.state.calls[call])):
             return self._line(call, optional=False)  # below a test that processes answer differently, some would wait
         statement: cst.CSTNode = self.unit.names.statement(call)
         around_it = next(self.unit.names.enclosing(call, cst.With), None)

@@ -8,20 +8,14 @@ import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
 from ...facts.roles import SHARES, Origin, Role
-from ...facts.torch_api.questions import (
-    prints_lines,
-    saves_by_one,
-    shows_bar,
-    shows_model,
-    silenced_by,
-    text_methods,
-    writes,
-)
+from ...facts.torch_api.process_calls import saves_by_one
+from ...facts.torch_api.surroundings import prints_lines, shows_bar, shows_model, silenced_by, text_methods, writes
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, made_names, method_name, outside_name, outside_names
 from ..dataflow.open_modes import opens_to_write
-from ..dataflow.values import Instance, Klass, State, Trail, Unit, Unknown, origins, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import Instance, Klass, State, Unit, Unknown, origins
 from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword

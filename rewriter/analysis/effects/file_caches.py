@@ -14,7 +14,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
@@ -238,7 +238,9 @@ def _asked_in_head(call: cst.Call) -> Finding:
 
 def _makes(state: State, node: cst.CSTNode) -> bool:
     record = state.calls.get(node) if isinstance(node, cst.Call) else None
-    if record is None or (method_name(record.node) in questions.text_methods() and not writes_by_method(record.node)):
+    if record is None or (
+        method_name(record.node) in surroundings.text_methods() and not writes_by_method(record.node)
+    ):
         return False
     return _makes_file(record) or brings(record) or writes_by_method(record.node)
 
@@ -246,9 +248,9 @@ def _makes(state: State, node: cst.CSTNode) -> bool:
 def _makes_file(record: CallRecord) -> bool:
     """Whether a call makes a file of which the program knows the path."""
     name = outside_name(record)
-    if questions.opens(name):
+    if surroundings.opens(name):
         return opens_to_write(record.node, 1)
-    return questions.written_path(name) is not None and not questions.prints_lines(name)
+    return surroundings.written_path(name) is not None and not surroundings.prints_lines(name)
 
 
 def first_of_chain(unit: Unit, question: cst.If) -> cst.If:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.open_modes import opens_to_write
@@ -114,11 +114,11 @@ class FileUses:
             names = [outside_name(self.state.calls[call])] if call in self.state.calls else []
             names += made_names(self.state.calls[call]) if call in self.state.calls else []
             paths = list(self._paths(call))
-            if any(map(questions.moves, names)):
+            if any(map(surroundings.moves, names)):
                 paths = [arg.value for arg in call.args[:2]]
             for path in paths:
                 keys = self.names.sure(unit, path)
-                if any(map(questions.takes_away, names)):
+                if any(map(surroundings.takes_away, names)):
                     keys = {*keys, *(("below", key) for key in keys)}
                 if keys:
                     yield FileUse(unit, node, keys, path)
@@ -158,10 +158,10 @@ class FileUses:
         """What may be the path that a call writes, where the call is known to write one."""
         record = self.state.calls.get(call)
         name, made = (outside_name(record), made_names(record)) if record is not None else ("", [])
-        if method_name(call) in questions.text_methods() and not writes_by_method(call):
+        if method_name(call) in surroundings.text_methods() and not writes_by_method(call):
             return
-        knows = any(questions.written_path(each) is not None for each in (name, *made))  # ``image.save(path)`` too
-        if writes_by_method(call) or questions.opens(name) or knows:
+        knows = any(surroundings.written_path(each) is not None for each in (name, *made))  # ``image.save(path)`` too
+        if writes_by_method(call) or surroundings.opens(name) or knows:
             yield from written(self.state, call)
         elif not name and isinstance(call.func, cst.Attribute) and method_name(call) == "open":
             yield from [call.func.value] * opens_to_write(call, 0)
@@ -171,14 +171,14 @@ class FileUses:
         record = self.state.calls.get(call)
         name = outside_name(record) if record is not None else ""
         if not name and isinstance(call.func, cst.Attribute):
-            reads = method_name(call) in questions.path_methods("content", "state")
+            reads = method_name(call) in surroundings.path_methods("content", "state")
             reads = reads or (method_name(call) == "open" and not opens_to_write(call, 0))
             return call.func.value if reads else None
         if not call.args:
             return None
-        if questions.opens(name):
+        if surroundings.opens(name):
             return None if opens_to_write(call, 1) else call.args[0].value
-        reads = (questions.reads(name) and (loads or name != _LOADS)) or questions.asks_state(name)
+        reads = (surroundings.reads(name) and (loads or name != _LOADS)) or surroundings.asks_state(name)
         return call.args[0].value if reads else None
 
     def _listed(self, call: cst.Call) -> cst.BaseExpression | None:
@@ -186,9 +186,9 @@ class FileUses:
         record = self.state.calls.get(call)
         if record is None:
             return None
-        if questions.lists(outside_name(record)):
+        if surroundings.lists(outside_name(record)):
             return call.args[0].value if call.args else None
-        lists = any(map(questions.lists, made_names(record)))
+        lists = any(map(surroundings.lists, made_names(record)))
         return call.func.value if lists and isinstance(call.func, cst.Attribute) else None
 
     def _touched(self, call: cst.Call, *, existence: bool = True) -> Iterator[cst.BaseExpression]:
@@ -199,13 +199,13 @@ class FileUses:
             return
         name = outside_name(record)
         if not name and isinstance(call.func, cst.Attribute) and existence:
-            yield from [call.func.value] * (method_name(call) in questions.path_methods("existence"))
+            yield from [call.func.value] * (method_name(call) in surroundings.path_methods("existence"))
         names = [name] if name else made_names(record)
-        if not existence and any(map(questions.asks_existence, names)):
+        if not existence and any(map(surroundings.asks_existence, names)):
             return
-        if names and name != _LOADS and any(map(questions.may_touch, names)):
+        if names and name != _LOADS and any(map(surroundings.may_touch, names)):
             for arg in call.args:
-                parts = descendants(arg.value) if questions.runs_command(name) else [arg.value]
+                parts = descendants(arg.value) if surroundings.runs_command(name) else [arg.value]
                 yield from (part for part in parts if isinstance(part, _PATHS))
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Folder, Received
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
-from ..dataflow.values import State, Trail, Unit, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import State, Unit
 from ..syntax.definitions import seen_values
 from ..syntax.walk import descendants
 from .existing_guards import guarded, starred
@@ -201,7 +202,7 @@ def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
 def _paths(state: State, unit: Unit, call: cst.Call) -> Iterator[cst.BaseExpression]:
     """The expressions that name the folder which a call makes, or the file which it reads on every process."""
     name = outside_name(state.calls[call])
-    if name in _MAKING or questions.reads(name):
+    if name in _MAKING or surroundings.reads(name):
         yield from (arg.value for arg in call.args[:1])
     elif method_name(call) == "mkdir" and isinstance(call.func, cst.Attribute):
         yield call.func.value

@@ -12,7 +12,7 @@ import libcst as cst
 
 from ...facts.effects import Handle
 from ...facts.reasons import about, called
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name, outside_names
@@ -207,7 +207,7 @@ class Handles:
         """A log file, or the level at which everything is logged."""
         record = self.state.calls[call]
         name = outside_name(record)
-        if any(map(questions.writes_log, built_names(record))):
+        if any(map(surroundings.writes_log, built_names(record))):
             return self._log_file(call)
         if name == "logging.basicConfig":
             return self._basic_config(call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, Unknown
 from .written import written
@@ -20,7 +20,7 @@ def _is_buffer(state: State, unit: Unit, reach: Reach, node: cst.BaseExpression,
     """Whether an expression is a buffer, whatever calls a function that has it as a parameter."""
     slot = state.values.get(node)
     things = slot.things if slot is not None else ()
-    if not things or not all(isinstance(t, Unknown) and questions.in_memory(t.qualified) for t in things):
+    if not things or not all(isinstance(t, Unknown) and surroundings.in_memory(t.qualified) for t in things):
         return False
     binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
     definitions = binding.definitions if binding is not None else ()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.command_lines import option
@@ -85,7 +85,7 @@ class Roots:
         record, given = self.state.calls.get(call), [arg.value for arg in call.args if not arg.star]
         if method_name(call) == "format" and isinstance(call.func, cst.Attribute):
             yield from self._filled(unit, call.func.value, "{", given, seen)
-        elif given and record is not None and questions.keeps_path(outside_name(record)):  # os.path.join, Path, str
+        elif given and record is not None and surroundings.keeps_path(outside_name(record)):  # os.path.join, Path, str
             yield from self._roots(unit, given[0], seen, whole=whole and len(given) == 1)
         elif isinstance(call.func, cst.Attribute) and (record is None or not outside_name(record)):
             yield from self._roots(unit, call.func.value, seen, whole=False)  # a method of a text or a path

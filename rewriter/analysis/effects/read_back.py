@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.module import Wait
+from ...facts.checkpoints import Wait
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit

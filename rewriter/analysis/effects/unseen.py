@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import SHARES, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
@@ -165,7 +165,7 @@ def _brings(record: CallRecord) -> bool:
     """Whether a call downloads."""
     asked = keyword(record.node, "download")
     wanted = asked is not None and not (isinstance(asked, cst.Name) and asked.value in ("False", "None"))
-    return wanted or questions.fetches(outside_name(record)) or questions.downloads_always(outside_name(record))
+    return wanted or surroundings.fetches(outside_name(record)) or questions.downloads_always(outside_name(record))
 
 
 def _chosen_by_name(state: State, reach: Reach) -> list[tuple[Unit, cst.Call]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import CallRecord, State
 from ..syntax.nodes import is_none, keyword
@@ -33,9 +33,9 @@ def written(state: State, call: cst.Call) -> tuple[cst.BaseExpression, ...]:
 def writes_by_method(call: cst.Call) -> bool:
     """Whether a call is of a method that writes a file, on whatever object: ``to_csv``, given a path."""
     name = method_name(call)
-    if not isinstance(call.func, cst.Attribute) or name not in questions.writing_methods():
+    if not isinstance(call.func, cst.Attribute) or name not in surroundings.writing_methods():
         return False
-    optional = questions.text_methods().get(name)
+    optional = surroundings.text_methods().get(name)
     if optional is None or any(arg.star for arg in call.args):
         return True
     path = keyword(call, optional, 0)
@@ -45,7 +45,7 @@ def writes_by_method(call: cst.Call) -> bool:
 def removes(record: CallRecord) -> bool:
     """Whether a call takes away a file or a folder, and puts nothing in its place."""
     names = (outside_name(record), *made_names(record), f"pathlib.Path.{method_name(record.node)}")
-    return any(questions.takes_away(name) and not questions.moves(name) for name in names)
+    return any(surroundings.takes_away(name) and not surroundings.moves(name) for name in names)
 
 
 def _place(state: State, call: cst.Call) -> int | None:
@@ -54,7 +54,7 @@ def _place(state: State, call: cst.Call) -> int | None:
     if record is None:
         return None
     name = outside_name(record)
-    if questions.opens(name):
+    if surroundings.opens(name):
         return 0
-    places = (questions.written_path(each) for each in (name, *made_names(record)))
+    places = (surroundings.written_path(each) for each in (name, *made_names(record)))
     return next((place for place in places if place is not None), None)

@@ -1,29 +1,26 @@
 """
-Figures of a script that mean something else once each process has its shard: a file that shows the rows of one shard, a
-sum of batch means that is divided by the number of samples.
+Figures of a script that mean something else once each process has its shard: a sum of batch means that is divided by
+the number of samples, an evaluation that leaves out what does not fill a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import libcst as cst
 
-from ...facts.effects import Effect, EffectKind
 from ...facts.module import Form, Gather
-from ...facts.roles import SHARES, TENSORS, Origin, Role
+from ...facts.roles import Origin, Role
 from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
-from ..dataflow.met import Met
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import attribute_assignments, bindings_value, seen_values, unshadowed
+from ..syntax.definitions import attribute_assignments, bindings_value, seen_values
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .constant_quotients import is_written_number
-from .divergence import Equality
 from .engine.layout import Partial, ShardSize, inner
 from .epoch_quotients import RowTotals, datasets
 from .last_batches import drops_last, option
@@ -31,106 +28,7 @@ from .loop_layouts import LoopLayouts, layouts_of
 from .loss_reductions import reduces_rows, reduction_of
 from .losses import read_off
 from .own_counts import ADDED_UP, BY_BATCHES
-
-
-def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
-    """Tensors of a batch that go into a file as they are: the file shows what the main process has of it."""
-    for effect in effects:
-        if effect.kind is not EffectKind.WRITE or effect.forward is not None:
-            continue
-        if any(isinstance(n, cst.Name) and n.value in ("onnx", "jit") for n in descendants(effect.node)):
-            continue  # a batch to trace the model with
-        names = equality.local_names(unit, effect.node)
-        shown = [n for n in names if _is_shard(state, n) and _holds_rows(unit, equality, n)]
-        if shown and not any(_is_number(unit, name) for name in shown):
-            name = shown[0].value
-            yield _one_share(
-                effect.node, name, f"it on all processes before this line: {name} = accelerator.gather({name})"
-            )
-            return
-        filled = next((found for n in names if (found := _filled_with_rows(state, unit, equality, n))), None)
-        if filled is not None:
-            yield _one_share(effect.node, filled, "what it is filled with, on all processes: accelerator.gather(...)")
-            return
-
-
-def _one_share(node: cst.CSTNode, name: str, whole: str) -> Finding:
-    return Finding(
-        "one-share",
-        node,
-        f"each process has only its own rows of `{name}`: the file shows those of the main process",
-        f"no action needed if a sample is enough; otherwise gather {whole}",
-    )
-
-
-def _is_shard(state: State, name: cst.Name) -> bool:
-    """Whether a name holds rows of a batch, or what a model gave for some."""
-    return any(o.role is not Role.LOSS for o in origins(state.values.get(name), *TENSORS))
-
-
-def _holds_rows(unit: Unit, equality: Equality, name: cst.Name) -> bool:
-    """Whether rows of a shard are in a name still, and not only in what was certainly replaced before it is read."""
-    pending, seen = [name], set[cst.Name]()
-    while pending:
-        read = pending.pop()
-        binding = unit.names.binding(read)
-        if read in seen or binding is None or not equality.is_local(unit, read):
-            continue
-        seen.add(read)
-        definitions = unshadowed(unit.names, binding, read)
-        values = bindings_value(unit.names, binding, definitions)
-        if len(values) < len(definitions):
-            return True  # a loop, or a caller, gives it
-        for value in values:
-            behind = equality.local_names(unit, value)
-            if not behind and equality.is_local(unit, value):
-                return True  # it is drawn here
-            pending += behind
-    return False
-
-
-def _filled_with_rows(state: State, unit: Unit, equality: Equality, name: cst.Name) -> str | None:
-    """
-    The container from which a table or a plot was made, and that is filled with values read off the rows of a batch.
-
-    ``table[n]["x"] = out[k].item()``, and then ``frame = DataFrame(table)``. A list of losses is none.
-    """
-    pending, seen = [name], set[Binding]()
-    while pending:
-        read = pending.pop(0)
-        binding = unit.names.binding(read)
-        if binding is None or binding in seen:
-            continue
-        seen.add(binding)
-        for value in _put_in(unit, equality, binding):
-            found = origins(state.values.get(value), *SHARES)
-            tensors = [o.source if o.role is Role.LOCAL and o.source is not None else o for o in found]
-            if any(o.role is not Role.LOSS for o in tensors) and equality.is_local(unit, value):
-                return read.value
-        values = bindings_value(unit.names, binding)
-        pending += [part for value in values for part in descendants(value) if isinstance(part, cst.Name)]
-    return None
-
-
-def _put_in(unit: Unit, equality: Equality, holder: Binding) -> Iterator[cst.BaseExpression]:
-    """What a loop over the shards assigns to the entries of a variable."""
-    for read in holder.reads:
-        place: cst.CSTNode = read
-        while isinstance(above := unit.names.parents.get(place), cst.Subscript) and above.value is place:
-            place = above
-        assign = unit.names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
-        around = unit.names.ancestors(read)
-        if place is not read and isinstance(assign, cst.Assign) and not equality.shared.isdisjoint(around):
-            yield assign.value
-
-
-def _is_number(unit: Unit, name: cst.Name) -> bool:
-    """Whether only a number is read off a tensor."""
-    chain = [a for a in unit.names.ancestors(name) if isinstance(a, (cst.Attribute, cst.Call))][:4]
-    words = {a.attr.value for a in chain if isinstance(a, cst.Attribute)} | {
-        method_name(a) for a in chain if isinstance(a, cst.Call)
-    }
-    return not words.isdisjoint(("item", "size", "shape", "float", "len", "int"))
+from .phases import has_phases
 
 
 def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Finding]]:
@@ -339,14 +237,6 @@ def _evaluated(reach: Reach, training: Training, loop: cst.CSTNode) -> Iterable[
     return loaders[1:] if all(True in drops_last(reach.state, loader) for loader in loaders) else ()
 
 
-def has_phases(reach: Reach, unit: Unit, training: Training, loop: cst.CSTNode) -> bool:
-    """Whether a loop trains in one phase and evaluates in another."""
-    inside = set(descendants(loop))
-    met = reach.state.once((has_phases, training), lambda: Met(reach, (r.node for r in training.backwards)))
-    trained = [node for node in inside if isinstance(node, cst.Call) and met.first(node) is not None]
-    return bool(trained) and all(_in_a_phase(unit, node, inside, trained) for node in trained)
-
-
 def filled_batches(
     reach: Reach, unit: Unit, training: Training, gathers: Iterable[Gather], known: Container[cst.CSTNode]
 ) -> Iterator[Finding]:
@@ -370,37 +260,6 @@ def filled_batches(
                 "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
                 Severity.NOTE,
             )
-
-
-def _in_a_phase(
-    unit: Unit, node: cst.CSTNode, inside: Container[cst.CSTNode], trained: Collection[cst.CSTNode]
-) -> bool:
-    """Whether a node of a loop runs in one of several phases: ``if phase == "train":``, ``if optimizer is not None:``.
-    All turns of the loop are of one phase, and in another one nothing is trained."""
-    for around in unit.names.enclosing(node, cst.If):
-        if not isinstance(around, cst.If) or around not in inside:
-            continue
-        names = {part for part in descendants(around.test) if isinstance(part, cst.Name)}
-        set_here = any(d in inside for name in names if (b := unit.names.binding(name)) for d in b.definitions)
-        body, other = set(descendants(around.body)), set(descendants(around.orelse)) if around.orelse else set()
-        if not set_here and not _counts_turns(around.test) and (body.isdisjoint(trained) or other.isdisjoint(trained)):
-            return True
-        word = around.test.attr if isinstance(around.test, cst.Attribute) else around.test
-        if isinstance(word, cst.Name) and word.value == "requires_grad":
-            return True
-    return False
-
-
-def _counts_turns(test: cst.BaseExpression) -> bool:
-    """Whether a condition compares numbers: ``epoch > 0`` is a time, and no phase."""
-    for node in descendants(test):
-        parts = node.comparisons if isinstance(node, cst.Comparison) else ()
-        if any(isinstance(p.operator, _ORDERING) or isinstance(p.comparator, cst.Integer) for p in parts):
-            return True
-    return False
-
-
-_ORDERING = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
 
 def _adds_mean(state: State, unit: Unit, layouts: LoopLayouts, node: cst.AugAssign) -> bool:

@@ -26,19 +26,8 @@ from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
 from ..training.schedules import follows_batches
 from .constant_quotients import by_constants
-from .engine.layout import (
-    NORMALISED,
-    Layout,
-    Partial,
-    ShardRow,
-    ShardSize,
-    Unclear,
-    has_rows,
-    held,
-    inner,
-    is_container,
-    varies,
-)
+from .engine.layout import NORMALISED, Layout, Partial, ShardRow, ShardSize, Unclear, held, inner, is_container, varies
+from .engine.pointwise import has_rows
 from .epoch_totals import Total, collecting
 from .loop_layouts import LoopLayouts
 

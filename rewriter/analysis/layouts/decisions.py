@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
@@ -81,7 +81,7 @@ def _takes_weights(record: CallRecord) -> bool:
 
 
 def _is_collective(record: CallRecord) -> bool:
-    return method_name(record.node) in questions.together() and bool(origins(record.receiver, Role.ACCELERATOR))
+    return method_name(record.node) in process_calls.together() and bool(origins(record.receiver, Role.ACCELERATOR))
 
 
 @dataclass(frozen=True)

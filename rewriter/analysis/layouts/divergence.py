@@ -14,7 +14,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from ...facts.module import Form, Gather, Side
+from ...facts.module import Gather
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
@@ -31,6 +31,7 @@ from ..training.draws import drawn
 from ..training.training import Training
 from .expressions import arguments, counts_dimensions, is_width, value_at
 from .lengths import Length, changed_by, is_list
+from .made_whole import MadeWhole, is_joining
 from .own_answers import functions_in, own_answers
 from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
 from .writes import TENSOR_PARTS, Key, Part, WrittenValue, field_of, writes_of
@@ -86,13 +87,7 @@ class Equality:
         self._early = early
         self._branches = branches
         self._gathers = list(gathers)
-        self._whole: set[cst.CSTNode] = set()
-        self._covered: dict[Binding, list[int]] = {}
-        for unit, gather in self._gathers:
-            self._join(unit, gather)
-        for record in state.calls.values():
-            if _joins(record):
-                self._joined_already(record)
+        self._whole = MadeWhole(state, self._gathers)
         self._writes = writes_of(reach)
         self._summaries: dict[tuple[FunctionNode, int | None, bool], _Summary] = {}
         self._verdicts: dict[Key, bool] = {}
@@ -161,45 +156,6 @@ class Equality:
                 pending.extend(self._made_from(key))
         return None
 
-    # What is made whole -----------------------------------------------------------------------------------------------
-
-    def _join(self, unit: Unit, gather: Gather) -> None:
-        if gather.form is Form.REDUCE or (gather.form is Form.RECEIVE and not gather.names):
-            self._whole.add(gather.node)
-            return
-        self._whole.update(gather.inline)
-        self._whole.update(read for read, _ in gather.counts)
-        position = unit.names.order(gather.node) - 1 if gather.side is Side.BEFORE else unit.names.end(gather.node)
-        scope = unit.names.scopes[unit.names.function(gather.node)]
-        for name in gather.set_anew:
-            self._cover(scope.lookup(name), position)
-
-    def _joined_already(self, record: CallRecord) -> None:
-        """A gather that the script itself assigns."""
-        statement = record.unit.names.statement(record.node)
-        for node in descendants(statement):
-            value = node.value if isinstance(node, cst.Assign) else None
-            if isinstance(value, cst.Subscript):
-                value = value.value  # broadcast_object_list([name])[0]
-            if isinstance(node, cst.Assign) and value is record.node:
-                for target in descendants(node.targets[0].target):
-                    if isinstance(target, cst.Name):
-                        self._cover(record.unit.names.binding(target), record.unit.names.end(statement))
-
-    def _cover(self, binding: Binding | None, position: int) -> None:
-        if binding is not None:
-            self._covered.setdefault(binding, []).append(position)
-
-    def _is_covered(self, unit: Unit, binding: Binding, read: cst.Name) -> bool:
-        """Whether a variable was gathered before a read, and not set again in between."""
-        order, statement = unit.names.order, unit.names.statement
-        for position in self._covered.get(binding, ()):
-            if position < order(read):
-                between = [d for d in binding.definitions if position < order(d) < order(read)]
-                if all(statement(d) is statement(read) for d in between):  # output = output.float() reads it first
-                    return True
-        return False
-
     # Where it comes from ----------------------------------------------------------------------------------------------
 
     def _comes_from_share(self, start: Key) -> bool:
@@ -252,7 +208,7 @@ class Equality:
             elif isinstance(value, Part) and value.call in self._cut:
                 yield DivergenceSource(value.call)
             elif isinstance(value, Part):
-                yield from self._call(unit, value.call, value.place) if value.call not in self._whole else ()
+                yield from self._call(unit, value.call, value.place) if value.call not in self._whole.nodes else ()
             else:
                 yield from self._keys(unit, value)
         if isinstance(key, Variable) and any(isinstance(d, cst.Param) for d in seen):
@@ -327,7 +283,7 @@ class Equality:
         return found
 
     def _read(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
-        if node in self._whole or self._asks_for_key(node):
+        if node in self._whole.nodes or self._asks_for_key(node):
             return
         if (asked := asked_for_none(node)) is not None:
             yield from self._presences.of(unit, asked)
@@ -372,7 +328,7 @@ class Equality:
 
     def _name(self, unit: Unit, node: cst.Name) -> Iterator[Key]:
         binding = unit.names.binding(node)
-        if binding is None or node.value == "self" or self._is_covered(unit, binding, node):
+        if binding is None or node.value == "self" or self._whole.covers(unit, binding, node):
             return
         slot = self.state.values.get(node)
         if slot is not None:
@@ -404,7 +360,7 @@ class Equality:
         """What a call's result depends on; ``place``: one of the values that it gives."""
         record = self.state.calls.get(node)
         name = method_name(node)
-        if record is not None and _joins(record):
+        if record is not None and is_joining(record):
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return
@@ -510,9 +466,3 @@ class Equality:
                 pending.extend(self._behind(key))
         summary.whole = True
         return summary
-
-
-def _joins(record: CallRecord) -> bool:
-    """Whether a call gives all processes the same: a method of the accelerator, or a function of its package."""
-    method = method_name(record.node) in questions.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
-    return method or questions.joins_values(outside_name(record))

@@ -9,7 +9,8 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import State, Trail, Unit, origins, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
 from .epoch_totals import Total

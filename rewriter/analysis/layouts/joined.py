@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from ...facts.module import Form, Gather, Side
+from ...facts.accelerator import Side
+from ...facts.module import Form, Gather
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import Instance, Unit
 from ..syntax.definitions import bindings_value

@@ -240,11 +240,7 @@ class ProgramLayouts:
 
 def layouts_of(state: State) -> ProgramLayouts:
     """The layouts of a solved program: one object for all that ask."""
-    found = state.shared.get(ProgramLayouts)
-    if not isinstance(found, ProgramLayouts):
-        found = ProgramLayouts(state)
-        state.shared[ProgramLayouts] = found
-    return found
+    return state.once(ProgramLayouts, lambda: ProgramLayouts(state))
 
 
 def _drawn(

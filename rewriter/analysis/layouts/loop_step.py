@@ -10,9 +10,10 @@ import libcst as cst
 
 from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls
 from ..dataflow.callees import method_name
-from ..dataflow.values import State, Trail, Unit, Unknown, origins, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
@@ -426,7 +427,7 @@ def is_synchronised(state: State, call: cst.Call) -> bool:
     holder = func.value if isinstance(func, cst.Attribute) and name in ("update", "forward") else func
     slot = state.values.get(holder)
     things = slot.things if slot is not None else ()
-    return any(isinstance(t, Unknown) and questions.joins_processes(t.qualified) for t in things)
+    return any(isinstance(t, Unknown) and process_calls.joins_processes(t.qualified) for t in things)
 
 
 def plain(block: cst.CSTNode) -> list[cst.CSTNode]:

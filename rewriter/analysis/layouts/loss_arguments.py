@@ -8,7 +8,8 @@ import libcst as cst
 
 from ...facts.roles import Origin
 from ...facts.torch_api.kinds.training import Criterion, Loss
-from ..dataflow.constant_values import Text, Values, constants_of
+from ..dataflow.constant_values import constants_of
+from ..dataflow.constants import Text, Values
 from ..dataflow.values import State
 
 Constant = Callable[[str, int | None], Values]

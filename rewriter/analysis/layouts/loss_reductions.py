@@ -12,7 +12,8 @@ from ...findings import Cause, Finding
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
-from .engine.layout import REPLICATED, Layout, Shard, held, join_all, reduces, unknown_in, words_of
+from .engine.layout import REPLICATED, Layout, Shard, held, join_all, reduces, words_of
+from .engine.pointwise import unknown_in
 from .loop_layouts import LoopLayouts, layouts_of
 
 

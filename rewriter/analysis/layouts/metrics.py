@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.accelerator import Side
 from ...facts.effects import Effect, EffectKind
-from ...facts.module import Gather, Side
+from ...facts.module import Gather
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach, reach_of
 from ..dataflow.containers import collects

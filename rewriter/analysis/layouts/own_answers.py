@@ -12,7 +12,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Slot
@@ -33,11 +33,11 @@ class OwnAnswers:
     def any(self) -> bool:
         """Whether the program asks for something of this kind at all."""
         calls = self._state.calls.values()
-        return bool(self._handlers) or any(questions.is_per_process(outside_name(r)) or _asks_file(r) for r in calls)
+        return bool(self._handlers) or any(surroundings.is_per_process(outside_name(r)) or _asks_file(r) for r in calls)
 
     def is_asked_apart(self, record: CallRecord) -> bool:
         """Whether a call gives each process an answer of its own."""
-        if questions.is_per_process(outside_name(record)):
+        if surroundings.is_per_process(outside_name(record)):
             return True
         return _asks_file(record) and self._is_between_steps(record.node, record.unit)
 
@@ -68,7 +68,7 @@ class OwnAnswers:
 
     @cached_property
     def _handlers(self) -> frozenset[cst.CSTNode]:
-        calls = (call for call, r in self._state.calls.items() if questions.interrupts(outside_name(r)))
+        calls = (call for call, r in self._state.calls.items() if surroundings.interrupts(outside_name(r)))
         given = (self._state.values.get(arg.value) for call in calls for arg in call.args)
         return frozenset(function.node for slot in given for function in functions_in(slot))
 
@@ -94,7 +94,7 @@ def own_answers(reach: Reach, training: Training) -> OwnAnswers:
 
 def _asks_file(record: CallRecord) -> bool:
     name, method = outside_name(record), method_name(record.node)
-    return questions.asks_existence(name) or (not name and method in questions.path_methods("existence"))
+    return surroundings.asks_existence(name) or (not name and method in surroundings.path_methods("existence"))
 
 
 def functions_in(slot: Slot | None) -> Iterator[Function]:

@@ -16,7 +16,7 @@ from typing import Any
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, outside_names
 from ..dataflow.drawn_batches import iterator_drawn
@@ -261,7 +261,7 @@ def _may_give_none(record: CallRecord) -> bool:
         return False
     names = outside_names(record) or made_names(record)
     known = [name for name in names if not questions.is_unknown(name) or questions.is_described(name.partition(".")[0])]
-    return not names or len(known) < len(names) or any(map(questions.may_find_nothing, known))
+    return not names or len(known) < len(names) or any(map(surroundings.may_find_nothing, known))
 
 
 def _given(unit: Unit, definition: cst.CSTNode) -> cst.CSTNode | Part | None:

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import randomness, surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, State, Trail, Unit, Unknown, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import CallRecord, State, Unit, Unknown
 from ..syntax.definitions import attribute_assignments
 from ..syntax.nodes import keyword
 
@@ -47,29 +48,29 @@ def own_seeds(state: State, reach: Reach, rows: Container[cst.CSTNode]) -> Itera
         drawn = [draw for draw in records if _draws_by(draw, record) and not _of_one_row(reach, draw)]
         chosen = next((draw for draw in drawn if _decides(draw, record)), None)
         made = next((draw for draw in drawn if draw.node in rows), None)
-        yield OwnSeed(record.unit, record.node, questions.seeds(name), sources, chosen or made, chosen is not None)
+        yield OwnSeed(record.unit, record.node, randomness.seeds(name), sources, chosen or made, chosen is not None)
 
 
 def _of_process(state: State, record: CallRecord, *, drawn: bool = True) -> tuple[cst.CSTNode, ...] | None:
     """What makes the seed of a generator that of one process; None where a call seeds none, or all alike. ``drawn``: or
     that of the generators of one process, while they differ."""
     name, args = outside_name(record), record.node.args
-    made = questions.makes_generator(name)
-    if not made and not questions.seeds(name):
+    made = randomness.makes_generator(name)
+    if not made and not randomness.seeds(name):
         return None
     if all(isinstance(arg.value, cst.Name) and arg.value.value == "None" for arg in args):
         return () if made or name.endswith(".seed") else None
     found = []
     for trace in (trace for arg in args for trace in traces(state.values.get(arg.value), Trail.STAMP)):
         source = _source(state, trace.node)
-        if questions.is_per_process(source) or (drawn and questions.draws(source) is not None):
+        if surroundings.is_per_process(source) or (drawn and randomness.draws(source) is not None):
             found.append(trace.node)
     return tuple(found) or None
 
 
 def _draws_by(record: CallRecord, seed: CallRecord) -> bool:
     """Whether a call draws from a generator that another one seeds, or makes."""
-    generator = questions.seeds(outside_name(seed))
+    generator = randomness.seeds(outside_name(seed))
     if not generator:
         return seed.node in _makers(record)
     name = outside_name(record)
@@ -79,8 +80,8 @@ def _draws_by(record: CallRecord, seed: CallRecord) -> bool:
 def _decides(record: CallRecord, seed: CallRecord) -> bool:
     """Whether a call that draws from such a generator chooses or orders rows."""
     seeded = outside_name(seed)
-    if not questions.seeds(seeded):
-        return questions.divides_by(seeded, method_name(record.node))
+    if not randomness.seeds(seeded):
+        return randomness.divides_by(seeded, method_name(record.node))
     name = outside_name(record)
     return _orders(name) and _kind(record.node, name) is not None
 
@@ -134,7 +135,7 @@ def _makes_seed(state: State, unit: Unit, call: cst.Call) -> bool:
     if not isinstance(assign, cst.Assign) or assign.value is not call or len(assign.targets) != 1:
         return False
     target = assign.targets[0].target
-    seeds = (r.node for r in state.calls.values() if r.unit is unit and questions.seeds(outside_name(r)))
+    seeds = (r.node for r in state.calls.values() if r.unit is unit and randomness.seeds(outside_name(r)))
     return any(arg.value.deep_equals(target) for seed in seeds for arg in seed.args)
 
 
@@ -144,7 +145,7 @@ def _seeded(state: State, reach: Reach) -> Iterator[str]:
         name = outside_name(record)
         if reach.function_of(call) not in reach.reachable:
             continue
-        if generator := questions.seeds(name):
+        if generator := randomness.seeds(name):
             if _of_process(state, record, drawn=False) is None:
                 yield generator
         elif "seed" in method_name(call).lower() and not name.startswith(("torch.", "numpy.", "random.")):
@@ -159,8 +160,8 @@ def divides(state: State, call: cst.Call) -> bool:
 
 
 def _orders(name: str) -> bool:
-    drawn = questions.draws(name)
-    return questions.splits(name) is not None or (drawn is not None and drawn.draws in ("order", "choice"))
+    drawn = randomness.draws(name)
+    return randomness.splits(name) is not None or (drawn is not None and drawn.draws in ("order", "choice"))
 
 
 def splits_by_torch(state: State, reach: Reach) -> bool:
@@ -177,11 +178,11 @@ def _kind(call: cst.Call, name: str) -> str | None:
     if _has_generator(call):
         return None
     keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-    split = questions.splits(name)
+    split = randomness.splits(name)
     if split is not None:
         shuffled = isinstance(keywords.get("shuffle"), cst.Name) and keywords["shuffle"].value == "True"  # type: ignore[attr-defined]
         return split.generator if split.shuffles == "always" or shuffled else None
-    drawn = questions.draws(name)
+    drawn = randomness.draws(name)
     if drawn is None or drawn.draws == "noise" or (drawn.draws == "numbers" and drawn.generator == "torch"):
         return None
     return drawn.generator
@@ -194,5 +195,5 @@ def _has_generator(call: cst.Call) -> bool:
 
 def _values(call: cst.Call, name: str) -> str | None:
     """Whose numbers a call draws that are data outside the loops over batches, and noise inside."""
-    drawn = questions.draws(name) if not _has_generator(call) else None
+    drawn = randomness.draws(name) if not _has_generator(call) else None
     return drawn.generator if drawn is not None and drawn.generator in ("torch", "numpy") else None

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from ...facts.module import Gather, Side
+from ...facts.accelerator import Side
+from ...facts.module import Gather
 from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name

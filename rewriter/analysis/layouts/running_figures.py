@@ -10,13 +10,14 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Count, Gather
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.containers import members
 from ..dataflow.open_modes import may_write
 from ..dataflow.solver import Slot
-from ..dataflow.values import Function, State, Trail, Unit, Unknown, origins, traces
+from ..dataflow.trails import Trail, traces
+from ..dataflow.values import Function, State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
@@ -346,7 +347,7 @@ def is_logged(state: State, call: cst.Call) -> bool:
     if any(_is_open(state.values.get(arg.value)) for one in (call, *makers) for arg in one.args):
         return True
     start = f"{called.rpartition('.')[0]}.init"  # wandb.log
-    return last.startswith(_TRACKED) and (questions.writes(called) or questions.tracker(start) is not None)
+    return last.startswith(_TRACKED) and (surroundings.writes(called) or questions.tracker(start) is not None)
 
 
 def _is_open(slot: Slot | None) -> bool:

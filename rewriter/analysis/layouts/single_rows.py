@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from ...facts.module import Form, Gather, Side
+from ...facts.accelerator import Side
+from ...facts.module import Form, Gather
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
-from ..dataflow.constant_values import Values, constants_of
+from ..dataflow.constant_values import constants_of
+from ..dataflow.constants import Values
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.nodes import is_none, keyword
 from ..syntax.walk import descendants

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...facts.torch_api import questions
+from ...facts.torch_api import surroundings
 from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name
 from ..dataflow.values import External, State, Unit
@@ -63,7 +63,7 @@ def _is_own(state: State, caught: cst.BaseExpression | None) -> bool:
 def _comes_alike(state: State, kind: cst.BaseExpression) -> bool:
     slot = state.values.get(kind)
     names = [t.qualified for t in (slot.things if slot is not None else ()) if isinstance(t, External)]
-    return bool(names) and all(map(questions.raised_alike, names))
+    return bool(names) and all(map(surroundings.raised_alike, names))
 
 
 def _ends_all(state: State, block: cst.CSTNode) -> bool:
@@ -79,7 +79,7 @@ def _ends_all(state: State, block: cst.CSTNode) -> bool:
         return not quiet_exit(small)
     called = small.value if isinstance(small, cst.Expr) else None
     record = state.calls.get(called) if isinstance(called, cst.Call) else None
-    return record is not None and questions.ends_process(outside_name(record)) and not exits_quietly(record.node)
+    return record is not None and surroundings.ends_process(outside_name(record)) and not exits_quietly(record.node)
 
 
 def _suppresses(state: State, entered: cst.BaseExpression) -> bool:

@@ -12,7 +12,8 @@ from ..dataflow.values import CallRecord, State, Unit
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
-from .engine.layout import Layout, Unclear, held, unknown_in
+from .engine.layout import Layout, Unclear, held
+from .engine.pointwise import unknown_in
 from .loop_layouts import layouts_of
 from .loss_reductions import unscaled
 

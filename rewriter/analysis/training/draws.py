@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, randomness, surroundings
 from ...facts.torch_api.kinds.tensors import Random
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import made_names, method_name, outside_name
@@ -33,7 +33,7 @@ def drawn(record: CallRecord) -> Random | None:
     name = method_name(record.node)
     names = [outside_name(record), *made_names(record)]
     names += [f"torch.Tensor.{name}"] if name.endswith("_") and isinstance(record.node.func, cst.Attribute) else []
-    return next((found for each in names if (found := questions.draws(each)) is not None), None)
+    return next((found for each in names if (found := randomness.draws(each)) is not None), None)
 
 
 def compiled(state: State, unit: Unit, node: cst.CSTNode) -> bool:
@@ -62,17 +62,17 @@ def weight_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
             continue
         name = outside_name(record)
         drawn: cst.BaseExpression | None = None
-        if name.startswith("torch.nn.init.") and questions.draws(name) is not None:
+        if name.startswith("torch.nn.init.") and randomness.draws(name) is not None:
             drawn = call.args[0].value if call.args else None
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value.endswith("_"):
-            drawn = call.func.value if questions.draws(f"torch.Tensor.{call.func.attr.value}") is not None else None
+            drawn = call.func.value if randomness.draws(f"torch.Tensor.{call.func.attr.value}") is not None else None
         if drawn is not None and _is_weight(state, drawn) and reach.function_of(call) in reach.reachable:
             yield call
 
 
 def resets_weights(reach: Reach, call: cst.Call) -> bool:
     """Whether a layer that the script did not write draws its weights anew."""
-    named = isinstance(call.func, cst.Attribute) and questions.draws(f"torch.nn.Linear.{call.func.attr.value}")
+    named = isinstance(call.func, cst.Attribute) and randomness.draws(f"torch.nn.Linear.{call.func.attr.value}")
     return bool(named) and not reach.called(call) and reach.function_of(call) in reach.reachable
 
 
@@ -96,7 +96,7 @@ def _may_set(reach: Reach, record: CallRecord) -> Iterator[Origin]:
     leaving = (questions.keeps_module() | _READ) - {"apply"}
     if record.node not in reach.state.forwards and method_name(record.node) not in leaving:
         yield from origins(record.receiver, Role.MODEL)
-    if reach.called(record.node) or questions.shows_model(outside_name(record)):
+    if reach.called(record.node) or surroundings.shows_model(outside_name(record)):
         return
     for slot in (reach.state.values.get(arg.value) for arg in record.node.args):
         if not origins(record.result, Role.MODEL, Role.OPTIMIZER):
@@ -140,7 +140,7 @@ def _is_random(state: State, node: cst.CSTNode) -> bool:
 def split_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
     """The random splits by torch's own generator."""
     for call, record in state.calls.items():
-        split = questions.splits(outside_name(record))
+        split = randomness.splits(outside_name(record))
         if split is not None and split.generator == "torch" and reach.function_of(call) in reach.reachable:
             if all(arg.keyword is None or arg.keyword.value != "generator" for arg in call.args):
                 yield call
@@ -149,7 +149,7 @@ def split_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
 def value_draws(state: State, reach: Reach) -> Iterator[cst.Call]:
     """What torch's own generator draws outside the loops over batches, where numbers are data and no noise."""
     for call, record in state.calls.items():
-        found = questions.draws(outside_name(record))
+        found = randomness.draws(outside_name(record))
         if found is not None and found.generator == "torch" and reach.function_of(call) in reach.reachable:
             if keyword(call, "generator") is None and not reach.batch_loops(call, record.unit):
                 yield call

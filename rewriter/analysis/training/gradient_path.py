@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.module import Form, Gather, Side
+from ...facts.accelerator import Side
+from ...facts.module import Form, Gather
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name

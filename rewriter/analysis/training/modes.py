@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import randomness
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
@@ -27,7 +27,7 @@ def noisy_layer(reach: Reach, training: Training, unit: Unit, node: cst.CSTNode)
     for model in models:
         for made in reach.runs(model.node, reach.unit_of(model.node, unit)):
             record = state.calls.get(made) if isinstance(made, cst.Call) else None
-            noisy = record is not None and questions.is_noisy(outside_name(record))
+            noisy = record is not None and randomness.is_noisy(outside_name(record))
             if record is not None and noisy and not is_never_noisy(state, record.node):
                 return record.unit, record.node
     return None

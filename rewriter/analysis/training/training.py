@@ -285,19 +285,16 @@ def in_model(unit: Unit, node: cst.CSTNode) -> bool:
     return any(klass is None or klass.method("forward") is not None for klass in around)
 
 
-class _Trainers(frozenset[Thing]):
-    """The modules without a forward pass that keep a loader or an optimizer."""
-
-
 def is_trainer(state: State, module: Origin) -> bool:
     """Whether a module only trains others: its class has no ``forward``, and a loader or an optimizer is in it."""
-    trainers = state.shared.get(_Trainers)
-    if not isinstance(trainers, _Trainers):
-        keepers = {thing for thing, held in state.fields() if origins(held, Role.LOADER, Role.OPTIMIZER)}
-        classes = {thing: klass for thing in keepers if (klass := state.klass.get(thing)) is not None}
-        trainers = _Trainers(thing for thing, klass in classes.items() if klass.method("forward") is None)
-        state.shared[_Trainers] = trainers
-    return module in trainers
+    return module in state.once(is_trainer, lambda: _trainers(state))
+
+
+def _trainers(state: State) -> set[Thing]:
+    """The modules without a forward pass that keep a loader or an optimizer."""
+    keepers = {thing for thing, held in state.fields() if origins(held, Role.LOADER, Role.OPTIMIZER)}
+    classes = {thing: klass for thing in keepers if (klass := state.klass.get(thing)) is not None}
+    return {thing for thing, klass in classes.items() if klass.method("forward") is None}
 
 
 def _classify(state: State, record: CallRecord, found: Training) -> None:

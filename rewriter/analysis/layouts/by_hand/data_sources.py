@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ....facts.roles import Role
-from ....facts.torch_api import questions
+from ....facts.torch_api import randomness
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import row, transfer
 from ...dataflow.callees import method_name, outside_names
@@ -93,7 +93,7 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
     if record is None or origins(record.result, *(role for role in Role if role not in _OF_TENSORS)):
         return False
     for name in outside_names(record):
-        if questions.splits(name) is not None:  # `train_test_split(x, y)` gives parts of each
+        if randomness.splits(name) is not None:  # `train_test_split(x, y)` gives parts of each
             return any(is_data(state, unit, arg.value, seen) for arg in value.args if arg.keyword is None)
         found = row(name)
         if found is not None and isinstance(found.transfer, _OF_DATA):

@@ -1,33 +1,27 @@
-"""The layouts of what calls give: functions of the program, layers, operations of the tables, containers."""
+"""The layouts of what calls give: operations of the tables, builtins, containers."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
 
 import libcst as cst
 
-from ....facts.roles import Origin, Role
+from ....facts.roles import Role
 from ....facts.torch_api import questions
 from ....facts.torch_api.kinds import outside, tensors
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row, transfer
 from ...dataflow.callees import made_names, method_name, outside_names
-from ...dataflow.constant_values import Given
-from ...dataflow.containers import members
 from ...dataflow.records import record_fields
-from ...dataflow.values import CallRecord, External, Function, Klass, State, Unit, origins
-from ...syntax.nodes import FunctionNode, dotted, is_none, parameters, positional
-from ..loss_arguments import asked_reduction, built_with
-from .expressions import MOST, Expressions
-from .layers import batch_dimension, through_module
+from ...dataflow.values import CallRecord, External, Function, origins
+from ...syntax.nodes import dotted
+from ..loss_arguments import asked_reduction
+from .arguments import Arguments
 from .layout import (
     CHOSEN,
     NEUTRAL,
     REPLICATED,
-    Absent,
     Each,
     Layout,
     Made,
@@ -41,30 +35,21 @@ from .layout import (
     Unclear,
     across_rows,
     as_rows,
-    has_rows,
     held,
-    holds_chosen,
     inner,
     join,
     join_all,
-    mapped,
-    meeting,
-    of_fixed_size,
     on_each_path,
     parts,
-    reduces,
     settled,
     varies,
 )
+from .models import Models
 from .narrowing import only_tensor
-from .operations import Arguments, applied, collected, elements, losses, made
-from .recursion import CalledWith
+from .operations import applied, collected, elements, made
+from .pointwise import has_rows, meeting
 
-_NONE: Given = MappingProxyType({})
-_DEEPEST = 16
 _CONTAINERS = (list, tuple, dict)
-_MOST_OF_A_MODEL = 10_000
-"""Expressions: of one forward pass."""
 _BUILTINS = frozenset(
     "len zip enumerate range sum list tuple set frozenset reversed isinstance print type hasattr id str repr".split()
 ) | {"map", "filter"}
@@ -74,12 +59,8 @@ _GROWS = frozenset("append extend insert add appendleft".split())
 _TAKES = frozenset("items values keys get pop copy popleft setdefault".split())
 
 
-class Calls(Expressions):
+class Calls(Models):
     """Follows calls."""
-
-    @abstractmethod
-    def _block(self, block: cst.CSTNode) -> bool:
-        """Go through a block."""
 
     def _result(self, node: cst.Call) -> Layout:
         record = self.state.calls.get(node)
@@ -112,41 +93,6 @@ class Calls(Expressions):
         if modules and not isinstance(inner(base or REPLICATED), (Shard, ShardRow)):
             return join_all(self._module(module, given) for module in modules)
         return self._external(node, record, name, base, given)
-
-    def _rows_for_rows(self, record: CallRecord, given: Arguments) -> Layout:
-        """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
-        functions = self.reach.called(record.node)
-        fed, layer = any(map(holds_chosen, given.layouts())), self._is_layer(record)
-        rows = [one for layout in given.layouts() for one in held(layout) if isinstance(one, Shard) and one.dim]
-        reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""
-        moved = Unclear(reason, record.node, elsewhere=True) if rows else None
-        if not functions and self._inside and not layer:
-            rows_of_it = Shard(0, chosen=fed, assumed=Unclear("", record.node))
-            return moved or Each(rows_of_it)  # of a model that others have made, one tensor or several
-        given.plain = [(node, mapped(layout, _rows_if_unclear)) for node, layout in given.plain]
-        given.named = {name: (node, mapped(layout, _rows_if_unclear)) for name, (node, layout) in given.named.items()}
-        spent = self._steps
-        self._steps = max(spent, MOST - _MOST_OF_A_MODEL)  # a model that is too large to follow hides nothing else
-        found = [self._call(function, record, given) for function in functions]
-        modules = origins(self.state.values.get(record.node.func), Role.MODEL) if layer else []
-        if moved is not None or any(map(_has_own_loss, modules)):
-            found += [self._module(module, given) for module in modules]
-        self._steps = spent
-        assumed = Unclear("", record.node) if functions or not layer else None
-        given_back = (mapped(one, lambda part: _as_rows_of_model(part, fed, moved, assumed)) for one in found)
-        return join_all(given_back) if found else _as_rows_of_model(NEUTRAL, fed, moved, assumed)
-
-    def _is_layer(self, record: CallRecord) -> bool:
-        """Whether what a call runs is of a class of torch's own."""
-        modules = origins(self.state.values.get(record.node.func), Role.MODEL)
-        return all(module.qualified and row(module.qualified) is not None for module in modules)
-
-    def _one_number(self, found: Layout, reduced: str) -> Layout:
-        """What a loss of rows gives; in the code of a model one number at least, whatever its rows are."""
-        mean = reduced in ("mean", "batchmean")
-        if self.seeds.models and isinstance(found, Unclear) and not found.joint and (mean or reduced == "sum"):
-            return Partial("mean" if mean else "sum")
-        return found
 
     def _given(self, node: cst.Call) -> Arguments:
         unit, frame = self._unit, self._frame
@@ -230,13 +176,6 @@ class Calls(Expressions):
         in a batch that is cut, perhaps as many as the whole of it."""
         rows = self.seeds.models and self._is_of_turn() and isinstance(layout, Made) and len(layout.sizes) > 1
         return Shard(0, len(layout.sizes)) if rows and isinstance(layout, Made) else self._foreign(layout)
-
-    def _clash(self, node: cst.Call, given: Arguments, *, alike: bool = False) -> Unclear | None:
-        """``torch.cat((x, hidden), dim=1)``, where ``hidden`` is made for so many rows as the whole batch has.
-        ``alike``: what is given is compared with one another."""
-        first = given.operand()
-        alike = alike or isinstance(first, Several)
-        return of_fixed_size(first.items if isinstance(first, Several) else given.layouts(), node, alike=alike)
 
     def _note_number(self, kind: object, given: Arguments) -> None:
         """``out.item()``, ``float(out)``: what was taken for rows has one number."""
@@ -360,188 +299,6 @@ class Calls(Expressions):
         if binding is not None:
             self._begun[binding] = begun
 
-    def _module(self, module: Origin, given: Arguments) -> Layout:
-        found = row(module.qualified) if module.qualified else None
-        kind = found.transfer if found is not None else None
-        if (met := meeting([one for layout in given.layouts() for one in parts(layout)], given.node)) is not None:
-            return met
-        if module.role is Role.CRITERION:
-            held = given.layouts()
-            if not any(varies(layout) for layout in held):
-                return REPLICATED
-            if self.seeds.cut and (clash := self._clash(given.node, given, alike=True)) is not None:
-                return clash
-            classes = isinstance(kind, kinds.Criterion) and kind.classes
-            asked = built_with(self.state, module, kind) if isinstance(kind, kinds.Criterion) else ""
-            return self._one_number(losses(held, asked, classes, given.node), asked)
-        if module.qualified == "torch.nn.Sequential" and isinstance(module.node, cst.Call):
-            return self._in_turn(module.node, given)
-        if not isinstance(kind, kinds.ModelClass):
-            held = [inner(layout) for layout in given.layouts()]
-            bad = next((one for one in held if isinstance(one, Unclear)), None)
-            if not any(varies(layout) for layout in held):
-                return REPLICATED
-            return bad or Unclear("what this model does with the rows of the batch is not known", given.node)
-        batch = batch_dimension(self.state, module, kind) if kind.rows == "sequence" else None
-        return through_module(kind, module.qualified, module.node, batch, given)
-
-    def _in_turn(self, made: cst.Call, given: Arguments) -> Layout:
-        """The layers of ``nn.Sequential``, one after another."""
-        if made in self._followed:  # ``self.net = nn.Sequential(self.net, pool)``
-            held = given.layouts()
-            return Unclear("a model that has itself among its layers", made) if any(map(varies, held)) else REPLICATED
-        self._followed.append(made)
-        found = self._through_layers(made, given)
-        self._followed.pop()
-        return found
-
-    def _through_layers(self, made: cst.Call, given: Arguments) -> Layout:
-        layout = settled(given.operand(), given.node)
-        layers: list[list[Origin]] = []
-        for arg in made.args:
-            value = arg.value
-            inside = [e.value for e in value.elements] if isinstance(value, (cst.List, cst.Tuple)) else [value]
-            if arg.star and not isinstance(value, (cst.List, cst.Tuple)):
-                return self._any_order(made, arg, layout, given)
-            layers.extend(origins(self.state.values.get(one), Role.MODEL) for one in inside)
-        for layer in layers:
-            if not layer:
-                return Unclear("a layer of nn.Sequential is not known", made) if varies(layout) else layout
-            layout = join_all(self._layer(one, layout, given.node) for one in layer)
-        return layout
-
-    def _any_order(self, made: cst.Call, arg: cst.Arg, layout: Layout, given: Arguments) -> Layout:
-        """Layers that were collected in a list: each may come at any place."""
-        slot = self.state.values.get(arg.value)
-        found = members(self.state, slot) if slot is not None else None
-        self.state.solver.run()
-        layers = origins(found, Role.MODEL)
-        if not layers:
-            return Unclear("the layers of nn.Sequential are not known", made) if varies(layout) else layout
-        for layer in layers:
-            layout = join(layout, self._layer(layer, layout, given.node))
-        return layout
-
-    def _layer(self, layer: Origin, layout: Layout, node: cst.Call) -> Layout:
-        forward = self._forward(layer)
-        handed = Arguments(node, plain=[(cst.Name("x"), layout)])
-        if forward is not None:
-            return self._run(forward, [layout], {}, method=True)
-        return self._module(layer, handed)
-
-    def _forward(self, layer: Origin) -> Function | None:
-        klass = self.state.klass.get(layer)
-        return klass.method("forward") if klass is not None else None
-
-    def _call(self, function: FunctionNode, record: CallRecord, given: Arguments) -> Layout:
-        unit = self.reach.unit(function)
-        method = is_method(unit, function) and not _through_class(self.state, record)
-        thing = unit.function(function)
-        known = Function(function, unit) if thing is None else thing
-        through = _through_class(self.state, record)
-        constants = {} if through else self.constants.handed(function, record, self._frame)
-        plain, named = [layout for _, layout in given.plain], {k: v for k, (_, v) in given.named.items()}
-        return self._run(known, plain, named, method, constants)
-
-    def _run(
-        self, function: Function, plain: list[Layout], named: dict[str, Layout], method: bool, constants: Given = _NONE
-    ) -> Layout:
-        node = function.node
-        handed = CalledWith(node, tuple(plain), named, constants)
-        known = self._recursion.again(handed)
-        if known is not None:
-            return known
-        bindings = function.unit.names.scopes[node].bindings.values() if node in self._inside else ()
-        around = {binding: self.values.get(binding) for binding in bindings}
-        deep = self._recursion.is_too_deep(node) or len(self._inside) > _DEEPEST
-        found = None if deep else self._recursion.settled(handed, lambda: self._gone_through(function, handed, method))
-        for binding, layout in around.items():  # what they held in the call around this one
-            self._set(binding, layout)
-        if found is not None:
-            return found
-        held = [inner(layout) for layout in (*plain, *named.values())]
-        return Unclear("a function that calls itself", node) if any(map(varies, held)) else REPLICATED
-
-    def _return(self, value: cst.BaseExpression | None) -> None:
-        """Note what a function returns; what depends on what it returns itself says nothing yet."""
-        waited = self._recursion.unanswered
-        layout = self._eval(value) if value is not None else NEUTRAL
-        if self._recursion.unanswered == waited:
-            self._returned[-1].append(layout)
-
-    def _gone_through(self, function: Function, handed: CalledWith, method: bool) -> Layout | None:
-        """What a function gives, gone through once; None where all that it returns waits for calls of itself."""
-        node, unit, plain, named = function.node, function.unit, handed.plain, handed.named
-        waited = self._recursion.unanswered
-        scope = unit.names.scopes[node]
-        for binding in scope.bindings.values():
-            self._set(binding, None)
-        places = positional(node)[1 if method else 0 :]
-        self._units.append(unit)
-        self._frames.append(handed.constants)
-        self._inside.append(node)
-        self._returned.append([])
-        self._yielded.append([])
-        filled = dict(named)
-        filled.update({p.name.value: layout for p, layout in zip(places, plain, strict=False)})
-        for param in parameters(node):
-            binding = scope.bindings[param.name.value]
-            if param is node.params.star_arg:
-                self._set(binding, Several(tuple(plain[len(places) :])))
-            elif param is node.params.star_kwarg:
-                rest = [
-                    layout for name, layout in named.items() if name not in {p.name.value for p in parameters(node)}
-                ]
-                self._set(binding, Each(join_all(map(inner, rest))))
-            elif param.name.value in filled:
-                self._set(binding, filled[param.name.value])
-            elif "**" in filled and varies(filled["**"]):  # of which keys it has, nothing is known
-                self._set(binding, filled["**"])
-            else:
-                none = param.default is not None and is_none(param.default)
-                default = self._eval(param.default) if param.default is not None else REPLICATED
-                self._set(binding, Absent(neutral=True) if none else default)
-        if isinstance(node, cst.Lambda):
-            self._return(node.body)
-        else:
-            self._block(node.body)
-        given, yielded = self._returned.pop(), self._yielded.pop()
-        self._inside.pop()
-        self._frames.pop()
-        self._units.pop()
-        if yielded:
-            return Each(join_all(yielded))
-        if given or self._recursion.unanswered == waited:
-            return join_all(given)
-        return None
-
-
-def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assumed: Unclear | None) -> Layout:
-    """
-    What a model gives for rows, by what its code says.
-
-    Args:
-        layout: by its code.
-        chosen: it is given some of the batch's rows, chosen by what is in them.
-        moved: it is given rows in another dimension than the first, and where that of the result is, its code decides.
-        assumed: rows are what is taken for granted where its code does not say, and what calls it.
-    """
-    if reduces(layout) or (isinstance(layout, Shard) and (layout.dim or moved is not None)):
-        return layout
-    if moved is not None:
-        return replace(layout, elsewhere=True) if isinstance(layout, Unclear) else moved
-    doubt = layout if assumed is not None and isinstance(layout, Unclear) else assumed
-    return Shard(0, chosen=chosen or holds_chosen(layout), assumed=None if isinstance(layout, Shard) else doubt)
-
-
-def _has_own_loss(module: Origin) -> bool:
-    kind = transfer(module.qualified, kinds.ModelClass) if module.qualified else None
-    return kind is not None and bool(kind.own_loss)
-
-
-def _rows_if_unclear(layout: Layout) -> Layout:
-    return Shard(0) if isinstance(layout, Unclear) and (has_rows(layout) or not layout.joint) else layout
-
 
 def _is_one_row(layout: Layout) -> bool:
     """Whether what is drawn is a number, or has a written length, so that it is broadcast over rows."""
@@ -567,16 +324,3 @@ def _length_of(of: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(of, Each) and of.rows:
         return Partial("sum", host=True)
     return of if isinstance(of, (Unclear, ShardRow)) else REPLICATED
-
-
-def is_method(unit: Unit, function: FunctionNode) -> bool:
-    held = isinstance(unit.names.within[function].node, cst.ClassDef) if function in unit.names.within else False
-    plain = not unit.function(function).decorated("staticmethod")
-    return held and plain and isinstance(function, cst.FunctionDef)
-
-
-def _through_class(state: State, record: CallRecord) -> bool:
-    """``Model.forward(model, x)``: the object is among the arguments."""
-    owner = record.node.func.value if isinstance(record.node.func, cst.Attribute) else None
-    slot = state.values.get(owner) if isinstance(owner, cst.Name) else None
-    return slot is not None and any(isinstance(thing, Klass) for thing in slot.things)

@@ -32,28 +32,30 @@ from .layout import (
     Whole,
     WholeCount,
     across_rows,
-    averaged,
-    bent,
     beside,
-    compared,
     inner,
-    is_count,
     join,
     join_all,
-    masking,
-    normalised,
-    of_fixed_size,
     on_each_path,
-    pointwise,
     reduces,
     settled,
-    summed_and_averaged,
-    unclear,
     varies,
 )
 from .memory import Memory, key_of
 from .narrowing import AskedType, asked_type
 from .operations import collected, elements, sized
+from .pointwise import (
+    averaged,
+    bent,
+    compared,
+    is_count,
+    masking,
+    normalised,
+    of_fixed_size,
+    pointwise,
+    summed_and_averaged,
+    unclear,
+)
 from .shapes import indexed, integer, product, transposed
 
 MOST = 60_000

@@ -16,8 +16,9 @@ from ...dataflow.values import Instance, Unit
 from ...syntax.nodes import positional
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants
-from .calls import Calls, is_method
+from .calls import Calls
 from .expressions import MOST
+from .functions import is_method
 from .layout import (
     NEUTRAL,
     REPLICATED,

@@ -13,6 +13,7 @@ from ....facts.torch_api.loading import row
 from ...dataflow.constant_values import constants_of
 from ...dataflow.values import State, origins
 from ...syntax.nodes import keyword
+from .arguments import Arguments
 from .axes import moved, pattern
 from .layout import (
     LABELLED,
@@ -29,10 +30,9 @@ from .layout import (
     Whole,
     held,
     join_all,
-    pointwise,
     settled,
 )
-from .operations import Arguments
+from .pointwise import pointwise
 from .shapes import integer, position
 
 _RECURRENT = frozenset("LSTM GRU RNN".split())

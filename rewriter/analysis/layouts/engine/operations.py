@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
 
 import libcst as cst
 
 from ....facts.torch_api.kinds import outside, tensors, training
 from ...dataflow.callees import method_name
 from ...syntax.nodes import keyword
-from ..loss_arguments import Constant, asked_reduction
+from ..loss_arguments import asked_reduction
+from .arguments import Arguments
 from .axes import moved, pattern
 from .layout import (
     CHOSEN,
@@ -37,51 +37,13 @@ from .layout import (
     inner,
     join_all,
     mapped,
-    masking,
-    normalised,
     on_each_path,
-    pointwise,
     settled,
     varies,
 )
-from .shapes import integer, integers, position, product, reshaped, shaped_as
-
-
-@dataclass
-class Arguments:
-    """The arguments of a call, with the layout of each."""
-
-    node: cst.Call
-    constant: Constant = lambda name, position: None
-    base: Layout | None = None
-    """Of the object, for a method of a tensor."""
-    plain: list[tuple[cst.BaseExpression, Layout]] = field(default_factory=list)
-    named: dict[str, tuple[cst.BaseExpression, Layout]] = field(default_factory=dict)
-    """Those with a keyword; by ``**`` what is in a table whose keys are not known."""
-
-    def operand(self) -> Layout:
-        """What the operation is of: the object, or the first argument."""
-        if self.base is not None:
-            return self.base
-        if self.plain:
-            return self.plain[0][1]
-        words = ("input", "x", "a", "**")
-        return next((layout for name, (_, layout) in self.named.items() if name in words), REPLICATED)
-
-    def layouts(self) -> list[Layout]:
-        """Of the object and all arguments."""
-        found = [self.base] if self.base is not None else []
-        return [*found, *(layout for _, layout in self.plain), *(layout for _, layout in self.named.values())]
-
-    def dimension(self, place: int | None, word: str) -> cst.BaseExpression | None:
-        """The argument that names the dimension."""
-        return keyword(self.node, word, place) or keyword(self.node, "axis") or keyword(self.node, "dim")
-
-    def from_place(self, place: int | None) -> list[tuple[cst.BaseExpression, Layout]]:
-        """The arguments from a position on, or the one by a keyword that names a dimension or a shape."""
-        words = ("dim", "dims", "start_dim", "shape", "size", "sizes", "axis")
-        asked = [pair for name, pair in self.named.items() if name in words]
-        return [*(self.plain[place:] if place is not None else []), *asked]
+from .pointwise import masking, normalised, pointwise
+from .reductions import after_reduction, figure, losses
+from .shapes import integer, position, product, reshaped, shaped_as
 
 
 def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
@@ -122,7 +84,7 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     if isinstance(transfer, tensors.Structural):
         return _structure(operand, given)
     if isinstance(transfer, tensors.Reduce):
-        return _reduced(inner(as_rows(operand)), transfer, given)
+        return after_reduction(inner(as_rows(operand)), transfer, given)
     if isinstance(transfer, tensors.AlongDim):
         return _along(operand, transfer, given)
     if isinstance(transfer, tensors.Reshape):
@@ -206,10 +168,6 @@ def _as_vector(layout: Layout) -> Layout:
     return replace(layout, rank=1) if isinstance(layout, Shard) and layout.dim == 0 else layout
 
 
-def _without_rank(layout: Layout) -> Layout:
-    return replace(layout, rank=None) if isinstance(layout, Shard) else layout
-
-
 _TESTS = frozenset("eq ne gt ge lt le isnan isin logical_and logical_or logical_not bool equal not_equal".split())
 _NUMBERS = frozenset("long int float double half bfloat16".split())
 """What a test becomes a number by: it can look up an entry of a table for each row, and chooses none of them."""
@@ -254,66 +212,6 @@ def sized(rows: Shard, place: int | None) -> Layout:
     if place is None:
         return REPLICATED
     return ShardSize() if position(rows, place) == rows.dim else REPLICATED
-
-
-def _reduced(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Layout:
-    if isinstance(operand, (Replicated, Whole, ShardRow, ShardSize, Shape)):
-        return operand if not isinstance(operand, Shape) else ShardSize()
-    asked = given.dimension(transfer.dim, transfer.keyword)
-    if isinstance(asked, cst.Name) and asked.value == "None":
-        asked = None
-    if isinstance(operand, Unclear):
-        operand, whole = replace(operand, compared=False), asked is None and not operand.near
-        return replace(operand, near=transfer.op) if whole and transfer.op in ("sum", "mean") else operand
-    if isinstance(operand, Partial):
-        return operand if transfer.op in ("sum", "mean") else _nonlinear(given)
-    if not isinstance(operand, Shard):
-        return settled(operand, given.node) if varies(operand) else REPLICATED
-    if asked is not None and None in integers([asked]):
-        return Unclear("along which dimension is not written", given.node)
-    if asked is not None:
-        kept = _beside(operand, asked, keepdim=keyword(given.node, "keepdim") is not None)
-        if kept is not None:
-            pair = transfer.gives == "value and index"
-            return Several((kept, kept)) if pair else kept
-    if transfer.op in ("sum", "mean"):
-        return figure("sum" if transfer.op == "sum" else "mean", operand)
-    if transfer.op == "count":
-        return Partial("sum", host=operand.host)
-    found = replace(_nonlinear(given), figure=transfer.op == "non-linear")
-    euclidean = asked is None and method_name(given.node) == "norm" and _is_euclidean(given)
-    return replace(found, squared=figure("sum", operand)) if euclidean else found
-
-
-def _is_euclidean(given: Arguments) -> bool:
-    """``x.norm()``, ``x.norm(2)``, ``torch.norm(x, p=2)``: the root of the sum of squares."""
-    order = keyword(given.node, "p", 0 if given.base is not None else 1) or keyword(given.node, "ord")
-    return order is None or integer(order) == 2
-
-
-def figure(op: Literal["mean", "sum"], rows: Shard) -> Partial:
-    """The mean or the sum of a shard. The sum of chosen rows is a term of the sum of all that are chosen."""
-    return Partial(op, "" if op == "sum" and rows.uneven == CHOSEN else rows.uneven, rows.host)
-
-
-def _nonlinear(given: Arguments) -> Unclear:
-    return Unclear("it is a figure of the whole batch that is neither a mean nor a sum", given.node, joint=True)
-
-
-def _beside(rows: Shard, asked: cst.BaseExpression, keepdim: bool) -> Shard | None:
-    """The layout after a reduction along other dimensions than that of the rows; None where that is among them."""
-    nodes = [e.value for e in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
-    numbers = [integer(node) for node in nodes]
-    if any(number is None for number in numbers):
-        return None
-    places = {position(rows, number) for number in numbers if number is not None}
-    if rows.dim in places:
-        return None
-    if keepdim:
-        return rows
-    rank = rows.rank - len(places) if rows.rank is not None else None
-    dim = rows.dim - len([place for place in places if place < rows.dim])
-    return replace(rows, dim=dim, rank=rank, least=0, assumed=None)
 
 
 def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Layout:
@@ -466,33 +364,6 @@ def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], 
         if isinstance(layout, WholeCount):
             return Whole(given.node, layout.node, place)
     return Made(node=given.node, sizes=tuple(node for node, _ in flat)) if otherwise == REPLICATED else otherwise
-
-
-_REDUCTIONS: Mapping[str, Literal["mean", "sum"]] = {"mean": "mean", "batchmean": "mean", "sum": "sum"}
-
-
-def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CSTNode) -> Layout:
-    """
-    The layout of a loss of rows.
-
-    Args:
-        layouts: of what is compared.
-        reduced: the reduction.
-        classes: targets have another shape than what is compared with them.
-        node: the call, for the reason.
-    """
-    held = [mapped(one, _without_rank) if classes else one for one in layouts]
-    pair = [inner(one) for one in held[:2]]
-    if any(isinstance(one, Shard) for one in pair) and any(one == REPLICATED for one in pair):
-        return Unclear("it compares this process's rows with what is the same on all processes", node)
-    found = pointwise(held, node)
-    if isinstance(found, Unclear) and reduced in _REDUCTIONS:
-        return replace(found, near=_REDUCTIONS[reduced])
-    if not isinstance(found, Shard) or reduced == "none":
-        return replace(found, assumed=None) if isinstance(found, Shard) else found
-    if reduced in _REDUCTIONS:
-        return figure(_REDUCTIONS[reduced], found)
-    return Unclear("which reduction this loss has is not written out", node)
 
 
 def elements(layout: Layout, node: cst.CSTNode) -> Layout:

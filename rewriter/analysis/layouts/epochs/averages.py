@@ -23,7 +23,6 @@ from ...syntax.definitions import bindings_value, seen_values
 from ...syntax.walk import children, descendants
 from ...training.gradient_path import GradientPath
 from ...training.training import Training
-from ..batch_artifacts import has_phases
 from ..batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from ..constant_quotients import by_constants
 from ..engine.layout import (
@@ -34,6 +33,7 @@ from ..epoch_quotients import Quotients
 from ..epoch_totals import LISTS, Total, Totals, collecting
 from ..last_batches import always_drops_last
 from ..losses import reduced
+from ..phases import has_phases
 from ..single_rows import read_alone
 from .findings import (
     NUMBER,

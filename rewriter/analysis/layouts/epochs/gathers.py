@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ....facts.module import Gather, Side
+from ....facts.accelerator import Side
+from ....facts.module import Gather
 from ....facts.roles import TENSORS, Role
 from ...dataflow.values import origins
 from ...syntax.scopes import Binding

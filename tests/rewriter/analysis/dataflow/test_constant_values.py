@@ -5,7 +5,8 @@ from __future__ import annotations
 import libcst as cst
 import pytest
 
-from torchlift.rewriter.analysis.dataflow.constant_values import Text, Value, constants_of
+from torchlift.rewriter.analysis.dataflow.constant_values import constants_of
+from torchlift.rewriter.analysis.dataflow.constants import Text, Value
 from torchlift.rewriter.analysis.dataflow.program_flow import solve
 from torchlift.rewriter.facts.module_paths import ModulePaths
 

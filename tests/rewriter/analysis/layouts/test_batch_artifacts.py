@@ -489,39 +489,6 @@ def test_a_generator_that_hands_out_batches_is_no_evaluation(trained: Trained) -
     assert "dropped-batches" not in trained(end=DRAWN, config=ON_ACCELERATE)[1]
 
 
-@pytest.mark.parametrize(
-    ("step", "after", "findings"),
-    [
-        ("out = model(x)\ntable[len(table)] = out[0, 0].item()", "frame.to_csv('a.csv')", ["one-share"]),
-        ("table[len(table)]['x'] = y[0].item()", "frame.to_csv('a.csv')", ["one-share"]),
-        ("table[len(table)] = loss.item()", "frame.to_csv('a.csv')", []),
-        ("table[len(table)] = 1.0", "frame.to_csv('a.csv')", []),
-        ("table[len(table)] = y[0].item()", "print(len(frame))", []),
-    ],
-    ids=["an output", "an entry of an entry", "a loss", "a number", "not written"],
-)
-def test_a_table_of_rows_that_are_read_one_by_one(step: str, after: str, findings: list[str], trained: Trained) -> None:
-    built = "import pandas as pd\ntable = {}"
-    assert trained(built=built, step=step, epoch=f"frame = pd.DataFrame(table)\n{after}")[1] == findings
-
-
-@pytest.mark.parametrize(
-    ("drawn", "findings"), [("built", []), ("epoch", ["one-share"])], ids=["before it is prepared", "after it"]
-)
-def test_a_batch_that_is_drawn_before_the_loader_is_prepared(drawn: str, findings: list[str], trained: Trained) -> None:
-    """It has the rows that the script asked for, on every process."""
-    parts = {drawn: "x, y = next(iter(loader))\nsave_image(x, 'real.png')"}
-    parts["built"] = f"from torchvision.utils import save_image\n{parts.get('built', '')}"
-    assert trained(**parts)[1] == findings
-
-
-@pytest.mark.parametrize(("shown", "findings"), [("x", ["one-share"]), ("picture", ["one-share"]), ("noise", [])])
-def test_a_picture_of_what_is_no_batch(shown: str, findings: list[str], trained: Trained) -> None:
-    built = "from torchvision.utils import make_grid, save_image\nnoise = torch.randn(4, 8)\npicture = make_grid(noise)"
-    step = f"picture = make_grid(x)\npicture = make_grid({shown})\nsave_image(picture, 'a.png')"
-    assert trained(built=built, step=step)[1] == findings
-
-
 @pytest.mark.parametrize(("bar", "findings"), [("tqdm(range(9))", []), ("Shown(9)", ["once", "local-decision"])])
 def test_a_bar_that_shows_a_loss_counts_for_itself(bar: str, findings: list[str], trained: Trained) -> None:
     end = (
@@ -623,59 +590,3 @@ def test_an_evaluation_of_so_many_batches_divides_by_their_number(
     found = messages(f"{top}{LIMITED.format(limit=limit)}\n")
     told = [message for id, message in found if id == "mean-of-batches"]
     assert len(told) == 1 and ("N times smaller" in told[0]) is smaller
-
-
-PASSES = """\
-import torch
-from torch.utils.data import DataLoader
-from data import data, test_data
-
-model = torch.nn.Linear(8, 2)
-loader, test_loader = DataLoader(data, batch_size=32), DataLoader(test_data, batch_size=32)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-def update(loss):
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-def run(loader, optimizer, train, amp=False):
-    losses, hits = [], []
-    for i, (x, y) in enumerate(loader):
-        scores = model(x)
-        loss = torch.nn.functional.cross_entropy(scores, y)
-        {step}
-        losses.append(loss.item())
-        hits.append((scores.argmax(1) == y).float().mean().item())
-    return sum(losses) / len(losses), sum(hits) / len(hits)
-
-for epoch in range(3):
-    print(run(loader, optimizer, True))
-    print(run(test_loader, None, False))
-"""
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        "if optimizer is not None: update(loss)",
-        "if optimizer: update(loss)",
-        "if train: update(loss)",
-        "if model.training: update(loss)",
-        "if torch.is_grad_enabled(): update(loss)",
-        "if loss.requires_grad: update(loss)",
-    ],
-)
-def test_one_function_for_training_and_evaluation(step: str) -> None:
-    """Its means over joined batches were not mentioned."""
-    (file,) = migrate([decode(PASSES.format(step=step).encode(), Path("train.py"))], CATALOGUE, Config()).files
-    assert file.changed and [d.id for d in file.diagnoses] == ["filled-batch", "mean-of-batches"]
-    assert "`hits` collects a mean over the rows of each batch" in file.diagnoses[1].message
-
-
-@pytest.mark.parametrize(
-    "step", ["update(loss)", "if i % 2 == 0: update(loss)", "update(2 * loss) if amp else update(loss)"]
-)
-def test_a_function_that_trains_alone(step: str) -> None:
-    (file,) = migrate([decode(PASSES.format(step=step).encode(), Path("train.py"))], CATALOGUE, Config()).files
-    assert file.changed and file.diagnoses == ()

@@ -55,16 +55,6 @@ def test_what_leaves_the_loop_to_the_script() -> None:
     assert not questions.leaves_the_loop("pytorch_lightning.Trainer")
 
 
-def test_who_distributes_by_hand() -> None:
-    names = (
-        "torch.distributed.init_process_group",
-        "torch.nn.parallel.DistributedDataParallel",
-        "torch.nn.DataParallel",
-    )
-    assert [questions.distributes(name) for name in names] == [True, True, False]
-    assert questions.wrappers("threads") == {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"}
-
-
 @pytest.mark.parametrize(
     ("name", "passes"), [("rich.progress.track", True), ("mine.log_every", True), ("mine.f", False)]
 )
@@ -76,42 +66,6 @@ def test_chains_join_and_do_not_iterate_one() -> None:
     assert questions.passes("itertools.chain")
     assert not questions.iterates("chain")
     assert questions.iterates("tqdm")
-
-
-@pytest.mark.parametrize(("name", "keeps"), [("os.path.join", True), ("builtins.str", True), ("builtins.len", False)])
-def test_what_keeps_a_path(name: str, keeps: bool) -> None:
-    assert questions.keeps_path(name) is keeps
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("torch.distributed.all_reduce", True),
-        ("torch.distributed.distributed_c10d.all_reduce", True),
-        ("torch.distributed.send", True),
-        ("torch.distributed.is_initialized", False),
-        ("torch.distributed.get_rank", False),
-        ("mine.all_reduce", False),
-    ],
-)
-def test_what_connected_processes_do_together(name: str, found: bool) -> None:
-    assert (questions.collective(name) is not None) is found
-
-
-def test_asking_about_the_group_waits_for_nobody() -> None:
-    assert questions.asks_group("torch.distributed.is_initialized")
-    assert not questions.asks_group("torch.distributed.barrier")
-    assert not questions.asks_group("mine.is_initialized")
-
-
-def test_what_all_processes_call_on_the_accelerator() -> None:
-    together, joining = questions.together(), questions.joining()
-    assert {"prepare", "backward", "gather", "clip_grad_value_", "main_process_first"} <= together
-    assert joining == {"reduce", "gather", "gather_for_metrics", "broadcast", "broadcast_object_list"}
-    assert questions.exchanging() - joining == {"pad_across_processes"}
-    assert questions.turns() == {"main_process_first", "local_main_process_first"}
-    assert {"all_reduce", "gather_for_metrics"} <= questions.joining_names()
-    assert not {"send", "barrier", "scatter", "pad_across_processes"} & questions.joining_names()
 
 
 @pytest.mark.parametrize("name", ["view", "reshape", "zeros", "randn", "normal", "new_full", "FloatTensor", "arange"])
