@@ -279,9 +279,10 @@ def _printed(text: str, valued: Collection[str]) -> str:
 
 
 def _is_class(called: ast.expr) -> bool:
-    """Whether a call creates an object, as far as its name tells: ``Image(path)``, ``pd.DataFrame(rows)``."""
+    """Whether a call creates an object, as far as its name tells: ``Image(path)``, ``pd.DataFrame(rows)``. A function
+    may start with a capital, too, but then its name is no word of a class: ``LOO_run(model)``."""
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    return name[:1].isupper()
+    return name[:1].isupper() and "_" not in name
 
 
 def _is_bare_tuple(text: str, value: ast.expr) -> bool:

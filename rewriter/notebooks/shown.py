@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .document import MASK, Cell
@@ -127,11 +128,25 @@ def _displaying(printed: str) -> str:
     return f"{indent}if {accelerator}.is_main_process:\n{indent}    {rest}" if accelerator else f"{indent}{rest}"
 
 
+def _is_given_the_accelerator(lines: Sequence[str]) -> bool:
+    """Whether the first statement of these lines hands the accelerator to what it displays."""
+    for count in range(1, len(lines) + 1):
+        try:
+            (printed,) = ast.parse(textwrap.dedent("\n".join(lines[:count]))).body
+        except SyntaxError:
+            continue
+        given = printed.value.args if isinstance(printed, ast.Expr) and isinstance(printed.value, ast.Call) else []
+        return any(getattr(node, "id", "") == "accelerator" for one in given for node in ast.walk(one))
+    return False
+
+
 def unhidden(text: str) -> str:
     """The text of a script with what `hidden`, `handed`, `received` and `displayed` stand for."""
     lines = text.replace(_HIDDEN, "").split("\n")
     for number in reversed([n for n, line in enumerate(lines) if line.strip() == _DISPLAYED]):
-        lines[number : number + 2] = [_displaying(lines[number + 1])]
+        printed = lines[number + 1]
+        trains = _is_given_the_accelerator(lines[number + 1 :])  # then it runs on all processes, and is printed
+        lines[number : number + 2] = [printed if trains else _displaying(printed)]
     for number, line in enumerate(lines):
         if line.endswith(_HANDED):
             printed = re.sub(r"(accelerator\.)?print\(", "return ", line.removesuffix(_HANDED), count=1)

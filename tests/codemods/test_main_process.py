@@ -204,6 +204,9 @@ ONCE: dict[str, tuple[str, str]] = {
     "a folder of weights": ("", "model.save_pretrained('a')"),
     "a page of a figure": ("import plotly.express as px", "px.line(y=[1]).write_html('a.html')"),
     "a figure in the browser": ("import plotly.express as px", "px.line(y=[1]).show()"),
+    "a scan": ("import nibabel as nib", "nib.save(nib.Nifti1Image(1, 2), 'a.nii')"),
+    "a scan that writes itself": ("import nibabel as nib", "nib.Nifti1Image(1, 2).to_filename('a.nii')"),
+    "a mesh": ("import trimesh", "trimesh.Trimesh(1).export('a.ply')"),
     "an animation": ("from matplotlib import animation", "animation.FuncAnimation(1, 2).save('a.gif')"),
 }
 
@@ -214,6 +217,13 @@ def test_done_once(imports: str, call: str, lines: Lines) -> None:
     guard = ["if accelerator.is_main_process:", f"    {call}".replace("x.numpy()", "x.cpu().numpy()")]
     shown = ["one-share"] if call.startswith(("save_image(x", "Image.fromarray(x")) else []
     assert lines(imports=imports, end=call) == ([call], guard, shown)
+
+
+def test_scans_that_are_cut_before_the_training_are_written_once(lines: Lines) -> None:
+    """Nothing was known of the package: every process wrote the files that all read, without a word."""
+    cut = "scan = nib.load('a.nii')\nnib.Nifti1Image(scan.get_fdata()[:3], 1).to_filename('b.nii')"
+    new = lines(imports="import nibabel as nib", built=cut)[1]
+    assert "if accelerator.is_main_process:" in new
 
 
 @pytest.mark.parametrize("given", ["", "index=False", "None", "buf=None, index=False"])

@@ -46,13 +46,13 @@ def device_names(state: State, unit: Unit) -> list[DeviceName]:
 
 
 def _device_name(state: State, unit: Unit, binding: Binding) -> DeviceName | None:
+    held = [t for t in state.binding(binding).things if isinstance(t, Origin)]
+    if not held or any(o.role is not Role.DEVICE or o.qualified == "follows" for o in held):
+        return None  # nor is it asked what calls give, which may be those of a function that calls itself
     param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None)
     former = _former(state, unit, binding)
     targets = [d for d in binding.definitions if d is not param and d is not former]
     if not targets or not all(isinstance(d, cst.Name) for d in targets):
-        return None
-    held = [t for t in state.binding(binding).things if isinstance(t, Origin)]
-    if not held or any(o.role is not Role.DEVICE or o.qualified == "follows" for o in held):
         return None
     name = DeviceName(binding, word=all(o.qualified == "str" for o in held), param=param)
     for target in targets:

@@ -232,6 +232,19 @@ def test_what_a_cell_displays_of_the_training_is_printed(shown: str, printed: st
     assert not file.blocked and printed in _cells(file.after)[3]
 
 
+@pytest.mark.parametrize("name", ["LOO_fit", "Fit"])
+def test_a_training_that_a_cell_starts_last_runs_on_all_processes(name: str, tmp_path: Path) -> None:
+    """Its name starts like that of a class: the main process alone trained, and waited for the others forever."""
+    lines = LOOP.replace("loader", "rows").split("\n")
+    code = "\n    ".join(lines)
+    (tmp_path / "fitting.py").write_text(f"{IMPORTS}\ndef {name}(model, optimizer, rows):\n    {code}\n")
+    path = tmp_path / "nb.ipynb"
+    path.write_bytes(_data(IMPORTS, f"from fitting import {name}", BUILD, f"{name}(model, optimizer, loader)"))
+    assert run(CATALOGUE, ["--write", str(path)]) == 0
+    text = "".join(_cells(path.read_bytes()))
+    assert f"{name}(model, optimizer, loader, accelerator)" in text and "is_main_process" not in text
+
+
 @pytest.mark.parametrize(
     ("shown", "displayed"),
     [

@@ -169,3 +169,39 @@ def test_a_setting_with_a_device_to_fall_back_on_is_asked_for_the_cpu() -> None:
     file = migrate([decode(KEPT.encode(), Path("train.py"))], CATALOGUE, Config()).files[0]
     assert 'Accelerator(cpu=torch.device(config.get("device", "cuda")).type == "cpu")\n' in file.after.decode()
     assert [finding.id for finding in file.diagnoses] == []
+
+
+CALLS_ITSELF = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+def halved(x, times):
+    out = x * 2
+    rest = out - 1
+    out = halved(rest, times - 1) if times else rest
+    return out
+
+
+def solved(x, times):
+    out = x * 2
+    rest = out - 1
+    out = solved(rest, times - 1)
+    return out
+
+
+net = torch.nn.Linear(8, 2).to("cuda")
+rows = DataLoader(train, batch_size=32)
+rule = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in rows:
+    loss = torch.nn.functional.cross_entropy(net(x.to("cuda")), y.to("cuda"))
+    loss.backward()
+    rule.step()
+print(halved(3, 2), solved(3, 2))
+"""
+
+
+def test_a_function_that_calls_itself_is_not_asked_without_end() -> None:
+    """The program was refused, as one that nests too deeply."""
+    (file,) = migrate([decode(CALLS_ITSELF.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert not file.blocked and "accelerator.backward(loss)" in file.after.decode()
