@@ -151,6 +151,12 @@ def reasons(changes: Sequence[Change]) -> list[tuple[str, str, list[int]]]:
     ]
 
 
+def alike(reason: str) -> tuple[str, str]:
+    """What reasons have in common that are said as one."""
+    before, _, after = _parted(reason)
+    return before, after
+
+
 def _parted(reason: str) -> tuple[str, str, str]:
     """A reason as what comes before its first name, that name, and the rest; whole where it begins with a name."""
     found = _NAME.search(reason)
