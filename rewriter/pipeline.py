@@ -22,7 +22,7 @@ from .editing.apply import apply
 from .editing.diagnosed import Located, diagnoses_of
 from .editing.edits import AddImport, Edit, EditGroup
 from .editing.indentation import Evened, evened, uneven
-from .editing.positions import Starts, code, locate, start
+from .editing.positions import Starts, code, locate, offset, start
 from .editing.suppressions import skips
 from .editing.unread_options import with_unread_options
 from .editing.unused_variables import drop_idle
@@ -427,7 +427,9 @@ def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
 
 def _change(edit: Edit, file: Answered) -> Change:
     line, column = start(file.parsed.starts, edit.node)
-    return Change(edit.rule, line, column, edit.reason, edit.severity, _group(edit, file))
+    return Change(
+        edit.rule, line, column, edit.reason, edit.severity, _group(edit, file), offset(edit, file.parsed.module)
+    )
 
 
 def _unread() -> Diagnosis:

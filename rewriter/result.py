@@ -25,6 +25,8 @@ class Change(NamedTuple):
     """``NOTE`` for a safe edit, ``REVIEW`` for one that should be checked."""
     group: str = ""
     """The name of the group: edits of one group are made together or not at all; see ``pipeline.Plan``."""
+    offset: int = 0
+    """Its text is so many lines from there: that of an insertion is above a statement with its comments, or below."""
 
 
 class CausePlace(NamedTuple):

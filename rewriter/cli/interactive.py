@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..project.scan import Survey
-from ..project.session import TRAINING, Session
+from ..project.session import Session
 from ..report.asking import Asking
 from ..report.diff import shown
+from ..report.rows import alike, reasons
 from ..report.terminal import console
 from ..report.text import counted
-from ..result import FileResult, Result
+from ..result import Change, FileResult, Result
 from ..rule import Entry
 from ..source import Source, SourceError
+
+_TOLD, _PLACES = 3, 4
+"""So many reasons are told of what was declined, and so many places of each."""
 
 
 class Answers(NamedTuple):
@@ -22,25 +26,40 @@ class Answers(NamedTuple):
 
     result: Result
     """With the edits that were accepted."""
-    accepted: int
-    """So many groups of edits."""
-    declined: tuple[str, ...]
-    """The other groups: their rules, each with its first place."""
+    declined: tuple[tuple[FileResult, Change], ...]
+    """The other edits."""
     shown: tuple[FileResult, ...] = ()
     """The files whose edits and findings were shown with the questions."""
 
-    def told(self, written: Sequence[Source]) -> str:
-        """The answers and what was done, in a sentence without its full stop."""
-        groups = self.accepted + len(self.declined)
-        if not written and groups and not self.accepted:
-            return (
-                f"nothing was written: you declined {'the edits' if groups == 1 else f'all {groups} groups of edits'}"
-            )
+    def told(self, written: Sequence[Source], again: str) -> str:
+        """The answers and what was done, in a sentence without its full stop; ``again`` is the command that asks once
+        more."""
+        made, left = sum(len(file.changes) for file in self.result.changed), len(self.declined)
         if not written:
-            return f"nothing was written: {self.accepted} of {counted(groups, 'group')} of edits accepted"
+            every = "the edit" if left == 1 else f"all {left} edits"
+            return f"nothing was written{f': you declined {every}' if left and not made else ''}"
         files = f"{shown(written[0].path)}" if len(written) == 1 else counted(len(written), "file")
-        left = f"; left unchanged: {', '.join(self.declined)}" if self.declined else ""
-        return f"{files} written: {self.accepted} of {counted(groups, 'group')} of edits accepted{left}"
+        done = f"{files} written: {counted(made, 'edit')} made"
+        if not left:
+            return done
+        return f"{done}, {left} declined. Left unchanged: {self._left()}. To be asked again: {again}"
+
+    def _left(self) -> str:
+        """What the declined edits would have prevented, each with its places."""
+        told: dict[str, list[str]] = {}
+        for _, reason, _ in reasons([change for _, change in self.declined]):
+            told[reason] = []
+        by_key = {alike(reason): places for reason, places in told.items()}
+        for file, change in self.declined:
+            by_key[alike(change.reason)].append(f"{shown(file.source.path)}{file.at(change.line)}")
+        parts = [f"{reason} ({_few(list(dict.fromkeys(places)))})" for reason, places in list(told.items())[:_TOLD]]
+        more = len(told) - len(parts)
+        return "; ".join([*parts, *([f"and {counted(more, 'other reason')}"] if more > 0 else [])])
+
+
+def _few(places: Sequence[str]) -> str:
+    more = len(places) - _PLACES
+    return ", ".join(places[:_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
 def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bool, side_by_side: bool) -> Answers:
@@ -58,17 +77,17 @@ def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bo
         if answered.setdefault(file.source, file).after != file.after:
             cause = "two programs use this file, and your answers for them lead to different texts"
             raise SourceError(file.source.path, 0, cause, "Give the same answers for both; nothing was written")
-    declined = [_place(session, group) for session in sessions for group in session.groups if not session.has(group)]
+    declined = tuple(
+        (file, change)
+        for session in sessions
+        for group in session.groups
+        if not session.has(group)
+        for file, change in session.changes[group]
+        if change.line  # an import has none: it comes with what needs it
+    )
     files = tuple(answered.get(file.source, file) for file in result.files)
     return Answers(
         result._replace(files=files),
-        sum(len(session.groups) for session in sessions) - len(declined),
-        tuple(declined),
+        declined,
         tuple(file for file in files if file.source.path in asking.shown),
     )
-
-
-def _place(session: Session, group: str) -> str:
-    file, change = session.first(group)
-    place = f"{shown(file.source.path)}{file.at(change.line)}"
-    return f"the training in {place}" if group == TRAINING else f"{', '.join(session.rules(group))} in {place}"

@@ -209,7 +209,11 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
         write_all([(file.source, file.after) for file in result.changed])
     if writes or survey.refused or result.blocked:
         _summarise(result, survey, request, writes, drawn=answers.shown if sys.stderr.isatty() else ())
-    say(answers.told([file.source for file in result.changed] if writes else ()))
+    from .invoked import chosen, invoked, quoted
+
+    named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
+    again = " ".join([invoked(), *([] if request.follow else ["--no-follow"]), *chosen(request.options), "-i", named])
+    say(answers.told([file.source for file in result.changed] if writes else (), again))
     return status
 
 

@@ -13,6 +13,7 @@ import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 from ..analysis.syntax.walk import children
+from .edits import Edit, InsertAfter, InsertBefore
 
 Place = tuple[int, int]
 """A line and a column, both counted from 1."""
@@ -110,3 +111,13 @@ def start(starts: Starts, node: cst.CSTNode | None) -> Place:
     if node in starts:
         return starts[node]
     return next((starts[child] for child in children(node) if child in starts), (0, 0))
+
+
+def offset(edit: Edit, module: cst.Module) -> int:
+    """How far an insertion is from the first line of its statement: above its comments, or below all of it."""
+    above = getattr(edit.node, "leading_lines", ())
+    if isinstance(edit, InsertBefore):
+        return next((i - len(above) for i, line in enumerate(above) if line.comment is not None), 0)
+    if isinstance(edit, InsertAfter):
+        return module.code_for_node(edit.node).rstrip().count("\n") + 1 - len(above)
+    return 0

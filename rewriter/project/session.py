@@ -16,6 +16,7 @@ from ..source import BOM, Source, SourceError, encode
 from .three_way_merge import carried
 
 TRAINING = "training"
+_AGAIN = "`migrate -i` asks about it again, `migrate --write` makes it"
 
 
 class PlannedProgram(Protocol):
@@ -41,41 +42,45 @@ class Session:
             for change in file.changes:
                 self.changes.setdefault(change.group, []).append((file, change))
         self.groups = sorted(self.changes, key=lambda group: group != TRAINING)
-        self.accepted: set[str] = set()
+        self.accepted: set[str] = set() if TRAINING in self.changes else {TRAINING}
         self._written: list[tuple[Source, str, str]] = []
 
-    def rules(self, group: str) -> list[str]:
-        """The rules whose edits are in a group."""
-        return list(dict.fromkeys(change.rule for _, change in self.changes[group]))
+    def rules(self, *groups: str) -> list[str]:
+        """The rules whose edits are in some groups."""
+        return list(dict.fromkeys(change.rule for group in groups for _, change in self.changes[group]))
+
+    def number(self, *groups: str) -> int:
+        """The edits of some groups, but for the imports that they need."""
+        return sum(bool(change.line) for group in groups for _, change in self.changes[group])
 
     def first(self, group: str) -> tuple[FileResult, Change]:
         """The first edit of a group that has a place, with its file: an import has none."""
         edits = self.changes[group]
         return next(((file, change) for file, change in edits if change.line), edits[0])
 
-    def files(self, group: str) -> list[Source]:
-        """The files that a group touches."""
-        return list({file.source.path: file.source for file, _ in self.changes[group]}.values())
+    def files(self, *groups: str) -> list[Source]:
+        """The files that some groups touch."""
+        return list({file.source.path: file.source for group in groups for file, _ in self.changes[group]}.values())
 
     def needing(self, group: str) -> list[str]:
         """The groups that cannot be made without a group."""
         return [other for other in self.groups if other != TRAINING] if group == TRAINING else []
 
-    def offered(self, group: str) -> list[FileResult] | None:
+    def offered(self, *groups: str) -> list[FileResult] | None:
         """
-        What a group would do to the files as they are now: their texts before and after.
+        What some groups would do to the files as they are now: their texts before and after.
 
-        Returns None for a group that cannot be made: it needs one that was declined, or lines that the user edited.
+        Returns None for what cannot be made: it needs a group that was declined, or lines that the user edited.
         """
-        before, after = self._texts(self.accepted), self._texts(self.accepted | {group})
-        if before is None or after is None or (group != TRAINING and TRAINING not in self.accepted):
+        before, after = self._texts(self.accepted), self._texts(self.accepted | {*groups})
+        if before is None or after is None or TRAINING not in self.accepted | {*groups}:
             return None
         shown = []
         for file in self.whole.files:
             source = file.source
             old, new = before[source], after[source]
             # Only the training's edits are at the lines of the text that is shown: it comes first.
-            changes = tuple(c for c in file.changes if c.group == group) if group == TRAINING else ()
+            changes = tuple(c for c in file.changes if c.group == TRAINING) if TRAINING in groups else ()
             if old != new:
                 shown.append(
                     FileResult(source._replace(data=encode(source, old), text=old), encode(source, new), changes)
@@ -86,9 +91,9 @@ class Session:
         """Whether a group was accepted."""
         return group in self.accepted
 
-    def accept(self, group: str) -> None:
-        """Accept a group."""
-        self.accepted.add(group)
+    def accept(self, *groups: str) -> None:
+        """Accept some groups."""
+        self.accepted.update(groups)
 
     def text(self, group: str, source: Source) -> str:
         """A file as it would be with a group."""
@@ -119,11 +124,12 @@ class Session:
 
     def _declined(self, source: Source) -> Iterator[Diagnosis]:
         for group in self.groups:
-            if group not in self.accepted:
-                for file, change in self.changes[group]:
-                    if file.source == source and change.line:  # an import has none: it comes with what needs it
-                        message = f"left unchanged, as you answered: {change.rule} ({change.reason})"
-                        yield Diagnosis("declined", Severity.REVIEW, message, "", change.line, change.column)
+            mine = [change for file, change in self.changes[group] if file.source == source and change.line]
+            for line in dict.fromkeys(change.line for change in mine if group not in self.accepted):
+                left = [change for change in mine if change.line == line]
+                rules, told = (dict.fromkeys(said) for said in zip(*((c.rule, c.reason) for c in left), strict=True))
+                message = f"left unchanged, as you answered: {'; '.join(told)} [{', '.join(rules)}]"
+                yield Diagnosis("declined", Severity.REVIEW, message, _AGAIN, line, left[0].column)
 
     def _applied(self, accepted: set[str]) -> Result:
         return self.plan.result(set(self.groups) - accepted)

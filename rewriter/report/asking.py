@@ -19,23 +19,28 @@ from .diff import shown
 from .groups import FRAMED, FindingGroup, groups
 from .inline import said, short
 from .opcodes import opcodes
+from .rows import alike, reasons
 from .table import words
 from .terminal import print_diff
 from .text import counted
 
-_KEYS = "ynaesq?"
+_KEYS = {
+    "y": "make these edits",
+    "n": "leave these places unchanged",
+    "a": "make them, and all others by the same rules, without asking",
+    "i": "go through them one by one",
+    "e": """make them, and open the file in your editor ($VISUAL, $EDITOR):
+     the text that you save is used""",
+    "s": "skip the rest of this file, and continue with the next one",
+    "q": "stop asking: accepted edits are written, the others are not made",
+    "?": "show this list",
+}
 _HELP = """\
-  y  make these edits
-  n  leave these places unchanged
-  a  make them, and all others by the same rules, without asking
-  e  make them, and open the file in your editor ($VISUAL, $EDITOR):
-     the text that you save is used
-  s  skip the rest of this file, and continue with the next one
-  q  stop asking: accepted edits are written, the others are not made
-  ?  show this list
 Edits that need each other are one group, so no answer leaves a program
 half migrated. Ctrl-C writes nothing.
 """
+_ONE, _ALIKE = "ynaesq?", "ynaisq?"
+"""The answers about a group, and about several that are alike."""
 
 
 class Quit(Exception):
@@ -72,60 +77,91 @@ class Asking:
 
     def _program(self, session: Session) -> None:
         left: set[Path] = set()
-        for number, group in enumerate(session.groups, 1):
-            files = session.files(group)
-            if any(source.path in left for source in files):
-                continue
-            offered = session.offered(group)
-            if offered is None:
-                if group != TRAINING and TRAINING in session.accepted:
-                    self._say(f"Skipped, because you edited these lines: {self._title(session, group)}")
-                continue
-            if self.without_asking.issuperset(session.rules(group)):
-                session.accept(group)
-                continue
-            self.console.print()
-            self._show(session, group, offered)
-            if cost := self._cost(session, group):
-                self._say(f"# {cost}")
-            if self._asked(session, group, f"({number}/{len(session.groups)}) ") == "s":
-                left.update(source.path for source in files)
+        questions = self._questions(session)
+        for number, asked in enumerate(questions, 1):
+            count = f"{number}/{len(questions)}"
+            groups = [group for group in asked if left.isdisjoint(source.path for source in session.files(group))]
+            key = self._together(session, groups, count) if len(groups) > 1 else "i"
+            if key == "s":
+                left.update(source.path for source in session.files(*groups))
+            for place, group in enumerate(groups if key == "i" else (), 1):
+                files = [source.path for source in session.files(group)]
+                told = f"({count}, {place} of {len(groups)}) " if len(groups) > 1 else f"({count}) "
+                if left.isdisjoint(files) and self._alone(session, group, told) == "s":
+                    left.update(files)
 
-    def _asked(self, session: Session, group: str, count: str) -> str:
+    def _questions(self, session: Session) -> list[list[str]]:
+        """The groups, those together that one answer is for: their edits have one reason, and nothing was found of
+        their lines."""
+        asked: dict[object, list[str]] = {}
+        for group in session.groups:
+            told = {(c.rule, c.severity, alike(c.reason)) for _, c in session.changes[group] if c.line}
+            single = session.number(group) > 1 or len(told) != 1 or any(self._concerned(session, group))
+            asked.setdefault(group if single else next(iter(told)), []).append(group)
+        return list(asked.values())
+
+    def _alone(self, session: Session, group: str, count: str) -> str:
+        """Ask about one group; return the answer, or an empty string where it was not asked for."""
+        offered = session.offered(group)
+        if offered is None:
+            if group != TRAINING and TRAINING in session.accepted:
+                self._say(f"Skipped, because you edited these lines: {self._title(session, group)}")
+            return ""
+        if self.without_asking.issuperset(session.rules(group)):
+            session.accept(group)
+            return ""
+        self.console.print()
+        self._show(session, group, offered)
+        if cost := self._cost(session, group):
+            self._say(f"# {cost}")
+        return self._asked(session, [group], count + self._question(session, group), _ONE)
+
+    def _together(self, session: Session, groups: Sequence[str], count: str) -> str:
+        """Ask about groups that are alike; an "i" where each must be asked about."""
+        offered, rules = session.offered(*groups), session.rules(*groups)
+        if offered is None:
+            return "i"
+        if self.without_asking.issuperset(rules):
+            session.accept(*groups)
+            return ""
+        self.console.print()
+        print_diff(offered, self.console, side_by_side=self.side_by_side, context=0)
+        files = session.files(*groups)
+        where = "" if len(files) == 1 else f" in {counted(len(files), 'file')}"
+        told = reasons([change for group in groups for _, change in session.changes[group] if change.line])
+        self._say("\n".join(f"# {rule}: {reason}" for rule, reason, _ in told))
+        keys = _ALIKE if len(files) == 1 else _ALIKE.replace("s", "")
+        return self._asked(session, groups, f"({count}) Make these {len(groups)} edits{where}", keys)
+
+    def _asked(self, session: Session, groups: Sequence[str], question: str, keys: str) -> str:
         """Ask until there is a valid answer, and carry it out."""
         while True:
-            question = f"{count}{self._question(session, group)} [{','.join(_KEYS)}]? "
-            self.console.print(Text(question, "bold blue"), end="", soft_wrap=True)
+            self.console.print(Text(f"{question} [{','.join(keys)}]? ", "bold blue"), end="", soft_wrap=True)
             line = self.answer()
             key = line.strip().lower()[:1]
             if not line or key == "q":
                 raise Quit
-            if key == "e" and not self._edited(session, group):
+            if key == "e" and key in keys and not self._edited(session, groups[0]):
                 continue
             if key in ("y", "a"):
-                session.accept(group)
+                session.accept(*groups)
             if key == "a":
-                self.without_asking.update(session.rules(group))
-            if key in ("y", "n", "a", "e", "s"):
+                self.without_asking.update(session.rules(*groups))
+            if key and key != "?" and key in keys:
                 return key
-            self.console.print(Text(_HELP, "cyan"), end="")
+            listed = "".join(f"  {key}  {_KEYS[key]}\n" for key in keys)
+            self.console.print(Text(f"{listed}{_HELP}", "cyan"), end="")
 
     def _question(self, session: Session, group: str) -> str:
         if group == TRAINING:
             return f"Make the training distributed, {counted(len(session.changes[group]), 'edit')}"
-        return f"Make {'this edit' if self._number(session, group) == 1 else 'these edits'}"
-
-    def _number(self, session: Session, group: str) -> int:
-        """The edits of a group, but for the imports that they need."""
-        return sum(bool(change.line) for _, change in session.changes[group])
+        return f"Make {'this edit' if session.number(group) == 1 else 'these edits'}"
 
     def _cost(self, session: Session, group: str) -> str:
         """What else "no" leaves as it is; empty if nothing."""
-        if needing := session.needing(group):
-            rules = dict.fromkeys(rule for other in needing for rule in session.rules(other))
-            verb = "needs" if len(needing) == 1 else "need"
-            return f"Declining this also declines {counted(len(needing), 'group')} that {verb} it: {', '.join(rules)}"
-        number = self._number(session, group)
+        if more := session.number(*session.needing(group)):
+            return f'"n" leaves the program as it is: the other {counted(more, "edit")} {_need(more)} these'
+        number = session.number(group)
         if number < 2 or group == TRAINING:
             return ""
         return f"These {number} edits need each other: declining leaves all of them out"
@@ -207,6 +243,10 @@ class Asking:
                 cause = str(error)
         self._say(f"The editor {editor!r} returned nothing ({cause}). Set EDITOR, or choose another answer")
         return None
+
+
+def _need(number: int) -> str:
+    return "needs" if number == 1 else "need"
 
 
 def _placed(file: FileResult, offered: FileResult, group: str) -> FileResult:

@@ -18,6 +18,10 @@ from .opcodes import CONTEXT, Opcode, grouped, opcodes
 
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _NAME = re.compile(r"`[^`]+`(?:, `[^`]+`)*")
+_IMPORT = re.compile(r"\s*(?:from|import)\s")
+_DEFINING = re.compile(r"\s*(?:(?:from|import)\s|\w+\s*=[^=])")
+UNREAD = "unused"
+"""Said of lines that are removed because nothing reads them now."""
 _ALIKE = 0.45
 """Lines with less in common than this count as different lines, not as one changed line."""
 _CELLS = 2500
@@ -83,11 +87,14 @@ def hunks_of(file: FileResult, context: int = CONTEXT, told: Collection[int] = (
     ``told``: of the first text."""
     before, after = map(_lines, file.texts)
     groups = list(grouped(list(_cut_at(sorted(told), opcodes(before, after))), context))
-    # An edit is at the start of its node, and its change is at that line or after it.
-    ends = [max(i2, i1 + 1) for group in groups for tag, i1, i2, _, _ in group if tag not in _UNCHANGED]
+    changed = [code for group in groups for code in group if code[0] not in _UNCHANGED]
+    # An edit is at the start of its node, and its change is at that line or after it. An import has no line.
+    ends = [max(i2, i1 + 1) for _, i1, i2, _, _ in changed]
+    imports = next((n for n, code in enumerate(changed) if _imports(before, after[slice(*code[3:])])), 0)
     behind: dict[int, list[Change]] = {}
     for change in file.changes:
-        behind.setdefault(min(bisect_left(ends, change.line), len(ends) - 1), []).append(change)
+        number = bisect_left(ends, change.line + change.offset) if change.line else imports
+        behind.setdefault(min(number, len(ends) - 1), []).append(change)
     hunks, number = [], 0
     for group in groups:
         blocks = []
@@ -97,10 +104,22 @@ def hunks_of(file: FileResult, context: int = CONTEXT, told: Collection[int] = (
                 blocks.append(DiffBlock(tuple(same)))
             else:
                 rows = tuple(_changed(before, after, range(i1, i2), range(j1, j2)))
-                blocks.append(DiffBlock(rows, tuple(behind.get(number, ())), changed=True))
+                blocks.append(DiffBlock(rows, tuple(behind.get(number, _unread(rows))), changed=True))
                 number += 1
         hunks.append(Hunk(tuple(blocks)))
     return hunks
+
+
+def _imports(before: Collection[str], after: Sequence[str]) -> bool:
+    """Whether lines import what the first text does not."""
+    return any(_IMPORT.match(line) and line not in before for line in after)
+
+
+def _unread(rows: Sequence[Row]) -> Iterator[Change]:
+    """The reason of lines that no edit removed: imports and variables of which nothing is left that reads them."""
+    gone = [row for row in rows if row.before is not None and row.before.strip()]
+    if gone and all(row.after is None and _DEFINING.match(row.before or "") for row in gone):
+        yield Change(UNREAD, gone[0].old, 1, "nothing reads this any more")
 
 
 def _cut_at(told: Sequence[int], codes: Iterable[Opcode]) -> Iterator[Opcode]:
@@ -130,6 +149,12 @@ def reasons(changes: Sequence[Change]) -> list[tuple[str, str, list[int]]]:
     return [
         (rule, before + ", ".join(names) + after, lines) for (rule, before, after), (names, lines) in groups.items()
     ]
+
+
+def alike(reason: str) -> tuple[str, str]:
+    """What reasons have in common that are said as one."""
+    before, _, after = _parted(reason)
+    return before, after
 
 
 def _parted(reason: str) -> tuple[str, str, str]:

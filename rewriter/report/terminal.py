@@ -21,6 +21,7 @@ from ..result import FileResult
 from .diff import shown
 from .groups import FindingGroup
 from .inline import COLORS, Numbering, Told, marked, numberings, said, told_of
+from .opcodes import CONTEXT
 from .rows import DiffBlock, Hunk, Row, Span, hunks_of, is_whole, reasons
 from .text import visible
 
@@ -45,16 +46,22 @@ def console(*, color: bool) -> Console:
 
 
 def print_diff(
-    files: Sequence[FileResult], console: Console, *, side_by_side: bool = False, found: Sequence[FindingGroup] = ()
+    files: Sequence[FileResult],
+    console: Console,
+    *,
+    side_by_side: bool = False,
+    found: Sequence[FindingGroup] = (),
+    context: int = CONTEXT,
 ) -> None:
-    """Print the diffs of the changed files, and what was ``found`` in all of them at its lines."""
+    """Print the diffs of the changed files, each change with some lines around it, and what was ``found`` in all of
+    them at its lines."""
     two = side_by_side and console.width >= NARROWEST
     for file in files:
         told = told_of(file, found)
         if file.changed or told:
             _print(console, [_title(file, console)])
             _print(console, _told(told.get(0, ()), "", console, code=True))
-            for hunk in hunks_of(file, told=[line for line in told if line]):
+            for hunk in hunks_of(file, context, told=[line for line in told if line]):
                 print_hunk(file, hunk, console, side_by_side=two, told=told)
 
 

@@ -105,11 +105,10 @@ def test_what_was_declined_is_a_finding() -> None:
     session = _session()
     session.accept(TRAINING)
     found = [d for d in session.result().files[0].diagnoses if d.id == "declined"]
-    assert [(d.line, d.message.partition(" (")[0]) for d in found] == [
-        (8, "left unchanged, as you answered: main_process"),
-        (14, "left unchanged, as you answered: main_process"),
-        (15, "left unchanged, as you answered: checkpoint_save"),
-        (15, "left unchanged, as you answered: checkpoint_save"),
+    assert [(d.line, d.message.rpartition(": ")[2]) for d in found] == [
+        (8, "every process would print this [main_process]"),
+        (14, "every process would print this [main_process]"),
+        (15, "every process would write the file; the file gets the state of the plain model [checkpoint_save]"),
     ]
 
 
@@ -229,20 +228,23 @@ def folder(tmp_path: Path) -> Path:
 def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     terminal = Terminal(folder, "-i", "train.py")
     assert "accelerator.backward(loss)" in terminal.until(
-        "(1/4) Make the training distributed, 4 edits [y,n,a,e,s,q,?]? "
+        "(1/3) Make the training distributed, 4 edits [y,n,a,e,s,q,?]? "
     )
-    assert "# Declining this also declines 3 groups that need it: main_process, checkpoint_save" in terminal.shown
+    assert '# "n" leaves the program as it is: the other 4 edits need these' in terminal.shown
     terminal.type("?\n")
     assert "leave these places unchanged" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
     terminal.type("y\n")
-    shown = terminal.until("(2/4) Make this edit [y,n,a,e,s,q,?]? ")
+    shown = terminal.until("(2/3) Make these 2 edits [y,n,a,i,s,q,?]? ")
+    assert "13    -print(" in shown and "19    -print(" in shown, "each place is shown"
+    assert shown.count("# main_process: every process would print this\r\n") == 1
+    assert "backward" not in shown and '"n" leaves' not in shown
+    terminal.type("i\n")
+    shown = terminal.until("(2/3, 1 of 2) Make this edit [y,n,a,e,s,q,?]? ")
     assert "# main_process: every process would print this\r\n13    -print(" in shown
-    assert "backward" not in shown
-    assert "Declining" not in shown
     terminal.type("n\n")
-    terminal.until("(3/4) Make this edit")
+    terminal.until("(2/3, 2 of 2) Make this edit")
     terminal.type("y\n")
-    shown = terminal.until("(4/4) Make these edits")
+    shown = terminal.until("(3/3) Make these edits")
     assert "# These 2 edits need each other: declining leaves all of them out" in shown
     terminal.type("y\n")
     assert terminal.end() == 0
@@ -251,9 +253,28 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     assert '\naccelerator.print("end")\naccelerator.save(' in text
     assert "1 finding" in terminal.shown
     assert "1 file changed" in terminal.shown
-    assert terminal.last() == (
-        "migrate: train.py written: 3 of 4 groups of edits accepted; left unchanged: main_process in train.py:8"
+    assert terminal.last().startswith(
+        "migrate: train.py written: 7 edits made, 1 declined. Left unchanged: every process would print this "
+        "(train.py:8). To be asked again: "
     )
+    assert terminal.last().endswith(" -i train.py")
+    terminal = Terminal(folder, "-i", "train.py")
+    assert 'accelerator.print("start")' in terminal.until("(1/1) Make this edit")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert '\naccelerator.print("start")\n' in (folder / "train.py").read_text()
+    assert terminal.last() == "migrate: train.py written: 1 edit made"
+
+
+@pytest.mark.parametrize(("answer", "once"), [("y", 2), ("n", 0), ("a", 2)])
+def test_one_answer_for_edits_that_are_alike(folder: Path, answer: str, once: int) -> None:
+    terminal = Terminal(folder, "-i", "train.py")
+    for question, key in (("(1/3)", "y\n"), ("(2/3) Make these 2 edits", f"{answer}\n"), ("(3/3)", "y\n")):
+        terminal.until(question)
+        terminal.type(key)
+    assert terminal.end() == 0
+    assert (folder / "train.py").read_text().count("accelerator.print(") == once
+    assert ("train.py:8, train.py:14" in terminal.last()) is not once
 
 
 FOUND = (
@@ -282,26 +303,26 @@ def test_what_was_found_is_known_before_the_first_answer_and_is_shown_with_its_e
     assert terminal.end() == 0
     last = terminal.shown.rpartition("(2/4) ")[2]
     assert "2 of them shown above at their lines" in last and "train.py:6: " in last
-    assert last.count("help: ") == 0 and last.count("[declined]") == 3
+    assert last.count("[declined]") == last.count("help: `migrate -i` asks about it again") == 2
 
 
 def test_no_to_the_training_leaves_everything(folder: Path) -> None:
     terminal = Terminal(folder, "-i", "train.py")
-    terminal.until("(1/4)")
+    terminal.until("(1/3)")
     terminal.type("n\n")
     assert terminal.end() == 0
     assert (folder / "train.py").read_bytes() == TRAINS
-    assert "(2/4)" not in terminal.shown
-    assert terminal.last() == "migrate: nothing was written: you declined all 4 groups of edits"
+    assert "(2/3)" not in terminal.shown
+    assert terminal.last() == "migrate: nothing was written: you declined all 7 edits"
 
 
 def test_all_of_a_rule_and_then_quit(folder: Path) -> None:
     terminal = Terminal(folder, "-i", "train.py")
-    for question, answer in (("(1/4)", "y\n"), ("(2/4)", "a\n"), ("(4/4)", "q\n")):
+    for question, answer in (("(1/3)", "y\n"), ("(2/3)", "i\n"), ("(2/3, 1 of 2)", "a\n"), ("(3/3)", "q\n")):
         terminal.until(question)
         terminal.type(answer)
     assert terminal.end() == 0
-    assert "(3/4)" not in terminal.shown
+    assert "(2/3, 2 of 2)" not in terminal.shown
     text = (folder / "train.py").read_text()
     assert text.count("accelerator.print(") == 2
     assert "torch.save(" in text
@@ -314,9 +335,9 @@ def test_the_editor_has_the_last_word(folder: Path) -> None:
         "f.write_text(f.read_text().replace('Accelerator()', 'Accelerator(cpu=True)'))\n"
     )
     terminal = Terminal(folder, "-i", "train.py", VISUAL=f"{sys.executable} {editor}")
-    terminal.until("(1/4)")
+    terminal.until("(1/3)")
     terminal.type("e\n")
-    terminal.until("(2/4)")
+    terminal.until("(2/3)")
     terminal.type("q\n")
     assert terminal.end() == 0
     assert "accelerator = Accelerator(cpu=True)\n" in (folder / "train.py").read_text()
@@ -326,9 +347,9 @@ def test_an_editor_that_breaks_the_file_is_asked_again(folder: Path) -> None:
     editor = folder / "edit.py"
     editor.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text('def f(:')\n")
     terminal = Terminal(folder, "-i", "train.py", VISUAL=f"{sys.executable} {editor}")
-    terminal.until("(1/4)")
+    terminal.until("(1/3)")
     terminal.type("e\n")
-    assert "not valid Python: invalid syntax, line 1. Your text was not used" in terminal.until("(1/4)")
+    assert "not valid Python: invalid syntax, line 1. Your text was not used" in terminal.until("(1/3)")
     terminal.type("n\n")
     assert terminal.end() == 0
     assert (folder / "train.py").read_bytes() == TRAINS
@@ -337,11 +358,11 @@ def test_an_editor_that_breaks_the_file_is_asked_again(folder: Path) -> None:
 def test_skipping_a_file_goes_on_with_the_next_one(folder: Path) -> None:
     (folder / "train2.py").write_bytes(TRAINS)
     terminal = Terminal(folder, "-i", ".")
-    terminal.until("(1/4)")
+    terminal.until("(1/3)")
     terminal.type("y\n")
-    terminal.until("(2/4)")
+    terminal.until("(2/3)")
     terminal.type("s\n")
-    assert "train2.py" in terminal.until("(1/4)")
+    assert "train2.py" in terminal.until("(1/3)")
     terminal.type("s\n")
     assert terminal.end() == 0
     text = (folder / "train.py").read_text()
@@ -352,9 +373,9 @@ def test_skipping_a_file_goes_on_with_the_next_one(folder: Path) -> None:
 
 def test_ctrl_c_writes_nothing(folder: Path) -> None:
     terminal = Terminal(folder, "-i", "train.py")
-    terminal.until("(1/4)")
+    terminal.until("(1/3)")
     terminal.type("y\n")
-    terminal.until("(2/4)")
+    terminal.until("(2/3)")
     os.kill(terminal.process, signal.SIGINT)
     # Python drops an interrupt that comes while an object is finalised: a person presses the keys again, too
     assert terminal.end(again=signal.SIGINT) == 130
@@ -472,11 +493,10 @@ def test_no_to_a_notebook_leaves_every_byte(notebook: Path, answer: str) -> None
 def test_all_of_a_rule_in_a_notebook(notebook: Path) -> None:
     (notebook / "nb.ipynb").write_bytes(_notebook(*CELLS[:3], CELLS[3] + "\nprint(len(loader))", CELLS[4]))
     terminal = Terminal(notebook, "-i", "nb.ipynb")
-    for question, answer in (("(1/4)", "y\n"), ("(2/4)", "a\n"), ("(4/4)", "?\n"), ("(4/4)", "q\n")):
+    for question, answer in (("(1/3)", "y\n"), ("(2/3) Make these 2 edits", "a\n"), ("(3/3)", "?\n"), ("(3/3)", "q\n")):
         terminal.until(question)
         terminal.type(answer)
     assert terminal.end() == 0
-    assert "(3/4)" not in terminal.shown
     text = _cells_of(notebook / "nb.ipynb")[4]
     assert text.count("accelerator.print(") == 2
     assert "torch.save(" in text

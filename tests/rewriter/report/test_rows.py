@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.html_diff import sheet
 from torchlift.rewriter.report.rows import hunks_of, is_whole, reasons, words
 from torchlift.rewriter.report.terminal import print_diff
@@ -71,3 +74,75 @@ def test_reasons_that_differ_in_one_name_are_one_with_all_names() -> None:
         ("backward", "`b` is a loss", [7]),
         ("prepare", "", [8]),
     ]
+
+
+PROGRAM = b"""\
+import os
+import torch
+from torch import nn
+from torch.nn import DataParallel
+from torch.utils.data import DataLoader
+
+
+from rows import Rows
+
+
+class Runner:
+    def __init__(
+        self,
+        model,
+        loader,
+    ):
+        super().__init__(
+        )
+        # what is trained
+        self.model, self.loader = model, loader
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(self):
+        for x, y in self.loader:
+            loss = nn.functional.cross_entropy(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        print("end")
+
+
+def main():
+    cuda = torch.cuda.is_available()
+
+    # the rows, from the disk
+    # and their loader
+    loader = DataLoader(Rows(), batch_size=4)
+    model = nn.Linear(4, 2)
+    if cuda:
+        model = DataParallel(model).cuda()
+    Runner(model, loader).train()
+    torch.save(
+        model.state_dict(),
+        "model.pt",
+    )
+    # what was written
+    print(sorted(torch.load("model.pt")))
+
+
+main()
+"""
+
+
+def test_each_changed_place_has_its_own_reason() -> None:
+    file = migrate([decode(PROGRAM, Path("x.py"))], CATALOGUE, Config()).files[0]
+    blocks = [block for hunk in hunks_of(file) for block in hunk.blocks if block.changed]
+    told = {
+        row.after.strip(): {change.rule for change in block.changes}
+        for block in blocks
+        for row in block.rows
+        if row.after is not None and not row.same
+    }
+    assert all(block.changes for block in blocks), "no place is without a reason"
+    assert told["from torchlift.runtime import Accelerator"] == {"accelerator_setup"}
+    assert told["accelerator = Accelerator()"] == {"accelerator_setup"}
+    assert told["self.accelerator = accelerator"] == {"accelerator_setup"}
+    assert told["accelerator.wait_for_everyone()"] == {"checkpoint_load"}
+    gone = {row.before: b.changes[0].reason for b in blocks for row in b.rows if row.before and row.after is None}
+    assert gone["from torch.nn import DataParallel"] == "nothing reads this any more"
