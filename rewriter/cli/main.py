@@ -286,6 +286,7 @@ def _hints(
     paths = _free(result, survey) if hook else request.paths
     most, otherwise = (_SOME, "and the files above") if hook else (_FEW, "and the same paths")
     named = quoted(paths) if len(paths) <= most else otherwise
+    held = [path for path in map(_name, result.changed) if path not in _free(result, survey)]
     script = len(request.paths) == 1 and request.paths != ("-",) and not Path(request.paths[0]).is_dir()
     if request.write and not writes and result.changed:
         if survey.refused or result.blocked:
@@ -300,6 +301,8 @@ def _hints(
             yield f"To apply:  {command} --write {named}"
             if request.verify is None and script and not hook:
                 yield f"To verify: {command} {named} --verify -- ARGUMENTS"
+    if hook and not writes and (scripts := _to_read(survey)):
+        yield f"To read the findings: {' '.join([invoked(), *chosen(request.options)])} {quoted(scripts)}"
     if hook and writes:
         yield "Next:      look at it with git diff, then git add it, and commit again"
     if hook and result.blocked and paths and not survey.refused and not writes:
@@ -314,14 +317,30 @@ def _hints(
     if result.blocked and not request.options.partial:
         ids = [d.id for file in result.files for d in file.diagnoses if d.severity.value == "blocked"]
         yield f"To learn more: {invoked()} --explain {ids[0]}"
-        yield "--partial applies the safe edits of blocked files."
+        if held and not request.write:
+            some = quoted(held) if len(held) <= _SOME else otherwise
+            yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"
+
+
+def _to_read(survey: Survey) -> list[str]:
+    """The scripts of the programs with findings that a hook only counts: their previews show them."""
+    from ..findings import Severity
+    from ..report.diff import shown
+
+    told = {f.source.path for f in survey.files if any(d.severity is Severity.REVIEW for d in f.diagnoses)}
+    programs = [[source.path for source in program.sources] for program in survey.programs] + survey.audited
+    return [shown(paths[0]) for paths in programs if not told.isdisjoint(paths)][:_FEW]
 
 
 def _free(result: Result, survey: Survey) -> list[str]:
     """The files that would change, of programs in which nothing is blocked: those that can be written."""
-    from ..report.diff import shown
-
     stopped = {file.source.path for file in result.files if file.blocked}
     programs = [{source.path for source in program.sources} for program in survey.programs]
     held = {path for paths in programs if not stopped.isdisjoint(paths) for path in paths}
-    return [shown(file.source.path) for file in result.changed if file.source.path not in held | stopped]
+    return [_name(file) for file in result.changed if file.source.path not in held | stopped]
+
+
+def _name(file: FileResult) -> str:
+    from ..report.diff import shown
+
+    return shown(file.source.path)

@@ -52,7 +52,7 @@ class Survey:
 
     def __str__(self) -> str:
         """The counts, as a phrase."""
-        known = self.done + self.unchanged + len(self.unstarted) + len(self.files) + len(self.refused)
+        known = self.done + self.unchanged + len(self.unstarted) + len(self.files)
         untouched = self.checked - known
         facts = [f"{self.done} migrated already"] if self.done else []
         facts += [f"{self.unchanged} that need{'s' if self.unchanged == 1 else ''} no change"] if self.unchanged else []
@@ -120,7 +120,7 @@ class Surveyor:
         found, self.survey.refused = discover(paths, lambda path: self._raw(path).excludes(path))
         self._progress = progress
         alone = len(found) == 1 and found[0] == paths[0]
-        readable = [path for path in found if self._gate(path, None, alone)]
+        readable = [path for path in found if self._gate(path, None, alone, hook)]
         if not follows:
             self._settle([self._alone(path) for path in readable if self._works(path)])
         elif hook:
@@ -129,6 +129,7 @@ class Surveyor:
             given = set(paths)
             named = [path for path in readable if path in given]
             self._settle(self._started(readable, named if len(named) <= _FEW else []))
+        self.survey.checked -= len(self._judged & {absolute(error.path) for error in self.survey.refused})
         return self.survey
 
     def look_at(self, data: bytes, name: str) -> Survey:
@@ -141,18 +142,21 @@ class Surveyor:
 
     # The gate ---------------------------------------------------------------------------------------------------------
 
-    def _gate(self, path: Path, data: bytes | None, alone: bool) -> bool:
+    def _gate(self, path: Path, data: bytes | None, alone: bool, hook: bool = False) -> bool:
         """
         Judge one file; False where it cannot be read.
 
-        A single file is always read in full: no message about a broken file would look like approval.
+        A single file is always read in full: no message about a broken file would look like approval. So is one that
+        trains, of a hook, because nothing is seen to start a broken file.
         """
         self.survey.checked += 1
         self._judged.add(absolute(path))
         try:
             if data is not None:
                 self.library.give(path, data)
-            if not self._passes(path) and alone:
+            if self._passes(path):
+                _ = self.library.imports(path) if hook else ()
+            elif alone:
                 self._sound_file(path)
         except SourceError as error:
             self.survey.refused.append(error)

@@ -1,8 +1,9 @@
-"""What a hook says: the files that need somebody, each with its code and what to do; one line for each other file that
-would change; the conclusion, and the commands to run."""
+"""What a hook says: what stops a file, with its code and what to do; one line for each other file, with its edits and
+what is to review; the conclusion, and the commands to run."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from ..findings import Severity
@@ -13,14 +14,14 @@ from .groups import FindingGroup, groups
 from .summary import audit_total, files_total
 from .text import counted, visible
 
-_TOLD = (Severity.ERROR, Severity.BLOCKED, Severity.REVIEW)
-"""The severities of findings that somebody has to read, the most serious first."""
+_STOPS = (Severity.ERROR, Severity.BLOCKED)
+"""The severities of findings that are shown with their code."""
 _FRAMED = 10
 """The code of the most serious finding is shown for so many files."""
 _OTHERS = 3
-"""So many other findings of a file get a line each."""
+"""So many other findings of a file that stop it get a line each."""
 _WIDTH = 100
-"""The columns for code: a hook's output does not go to a terminal."""
+"""The columns of all lines: a hook's output does not go to a terminal."""
 
 
 def hook_lines(
@@ -41,48 +42,68 @@ def hook_lines(
         hints: what to run next, one command each.
         encoding: that of the reader's terminal.
     """
-    lines = [f"error: {error}" for error in refused]
-    needy = _by_file(result)
-    for number, found in enumerate(needy):
+    lines = [line for error in refused for line in _wrapped(f"error: {error}")]
+    found = groups(result)
+    stops = _by_file([group for group in found if group.first.severity in _STOPS])
+    for number, told in enumerate(stops):
         lines += [""] if lines and number <= _FRAMED else []
-        lines += _told(found, encoding) if number < _FRAMED else [_line(found[0])]
-    changes = [line for file in result.files for line in _change(file, verb)]
-    lines += [""] if lines and changes else []
-    lines += changes
-    lines += [""] if needy else []
+        lines += _told(told, encoding) if number < _FRAMED else _line(told[0])
+    reviews = _by_file([group for group in found if group.first.severity is Severity.REVIEW])
+    others = [line for file in result.files for line in _other(file, reviews, verb)]
+    lines += ["", *others] if lines and others else others
+    lines += [""] if stops else []
     if result.files or not refused:
         total = files_total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
         lines += [total, *hints]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _by_file(result: Result) -> list[list[FindingGroup]]:
-    """The findings by the file of their first place, the most serious first; those of one cause are one."""
-    found: dict[int, list[FindingGroup]] = {}
-    for group in groups(result):
-        if group.first.severity in _TOLD:
-            found.setdefault(group.members[0][0], []).append(group)
-    return list(found.values())
+def _by_file(found: Sequence[FindingGroup]) -> list[list[FindingGroup]]:
+    """Findings by the file of their first place, the most serious first; those of one cause are one."""
+    files: dict[int, list[FindingGroup]] = {}
+    for group in found:
+        files.setdefault(group.members[0][0], []).append(group)
+    return list(files.values())
 
 
 def _told(found: Sequence[FindingGroup], encoding: str) -> Iterator[str]:
-    """The findings of a file: the first with its code and what to do, some others in a line each."""
+    """What stops a file: the first finding with its code and what to do, some others in a line each."""
     first = found[0]
-    yield _line(first)
+    yield from _line(first)
     yield from (f"  {line}" for line in frame(first.shown(), width=_WIDTH, paint=lambda t, _: t, encoding=encoding))
     if first.first.remedy:
-        yield f"  help: {visible(first.first.remedy)}"
-    yield from map(_line, found[1 : _OTHERS + 1])
-    if more := len(found) - 1 - _OTHERS:
-        yield from [f"and {counted(more, 'other finding')} in this file"] if more > 0 else []
+        yield from _wrapped(f"help: {visible(first.first.remedy)}", "  ", "        ")
+    yield from _lines(found[1:])
 
 
-def _line(group: FindingGroup) -> str:
+def _lines(found: Sequence[FindingGroup]) -> Iterator[str]:
+    """Some findings of a file in a line each, and how many others there are."""
+    yield from (line for group in found[:_OTHERS] for line in _line(group))
+    if len(found) > _OTHERS:
+        yield f"and {counted(len(found) - _OTHERS, 'other finding')} in this file"
+
+
+def _line(group: FindingGroup) -> list[str]:
     first = group.first
     also = f" ({told})" if (told := group.also()) else ""
-    return f"{group.places()[0]}: {first.severity.value} [{first.id}] {visible(group.message())}{also}"
+    return _wrapped(f"{group.places()[0]}: {first.severity.value} [{first.id}] {visible(group.message())}{also}")
 
 
-def _change(file: FileResult, verb: str) -> Iterator[str]:
-    if file.changed and not file.blocked:
-        yield f"{visible(shown(file.source.path))}: {verb} ({counted(len(file.changes), 'edit')})"
+def _other(file: FileResult, reviews: Sequence[Sequence[FindingGroup]], verb: str) -> Iterator[str]:
+    """What else is said of a file: that it changes, and how much of it somebody should look at."""
+    changes = file.changed and not file.blocked
+    facts = [f"{verb} ({counted(len(file.changes), 'edit')})"] if changes else []
+    mine = next((found for found in reviews if found[0].file is file), [])
+    ids = ", ".join(dict.fromkeys(group.first.id for group in mine))
+    facts += [f"{len(mine)} to review [{ids}]"] if mine else []
+    if facts:
+        yield from _wrapped(f"{visible(shown(file.source.path))}: {', '.join(facts)}")
+    if verb == "changed":  # a preview of what was written does not find them again
+        yield from (f"  {line}" for line in _lines(mine))
+
+
+def _wrapped(text: str, first: str = "", rest: str = "    ") -> list[str]:
+    """A text on lines that fit; a word is never broken."""
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )

@@ -82,8 +82,8 @@ def test_a_hook_audits_in_short(folder: Path, capsys: pytest.CaptureFixture[str]
     assert run("--audit", "--hook", "wrong.py", "right.py") == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("wrong.py:25: error [unguarded-write] ")
-    assert lines[1].startswith("  25 | ") and lines[3].startswith("  help: ")
-    assert lines[5:] == [
+    assert lines[2].startswith("  25 | ") and lines[4].startswith("  help: ")
+    assert lines[6:] == [
         "1 error; 2 distributed programs audited, 2 files checked.",
         "To learn more: migrate --explain unguarded-write",
     ]

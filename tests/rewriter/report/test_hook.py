@@ -45,18 +45,23 @@ def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
         "  1 | a = 1",
         "    | ^",
         "  help: start it",
-        "stop.py:1: review [same-noise] look again",
-        "",
-        "look.py:1: review [same-noise] look",
-        "  1 | a = 1",
-        "    | ^^^^^",
-        "  help: do it",
         "",
         "change.py: would change (1 edit)",
-        "look.py: would change (2 edits)",
+        "look.py: would change (2 edits), 1 to review [same-noise]",
+        "stop.py: 1 to review [same-noise]",
         "",
         "1 file blocked, 2 files would change, 1 file would change in part, 1 file not read; 9 files checked.",
         "To apply:  migrate",
+    ]
+
+
+def test_what_was_written_is_not_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    review = Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 1)
+    text = hook_lines(Result((file("look.py", review, edits=2),), 1), [], verb="changed")
+    assert text.splitlines()[:2] == [
+        "look.py: changed (2 edits), 1 to review [same-noise]",
+        "  look.py:1: review [same-noise] look",
     ]
 
 
@@ -64,13 +69,21 @@ def test_of_many_the_code_is_shown_for_some(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
 
     def many(name: str) -> list[Diagnosis]:
-        return [Diagnosis(f"id-{n}", Severity.REVIEW, f"look at {name}", "do it", 1) for n in range(6)]
+        return [Diagnosis(f"id-{n}", Severity.BLOCKED, f"{name} stops", "do it", 1) for n in range(6)]
 
     names = [f"f{n:02}.py" for n in range(30)]
     lines = hook_lines(Result(tuple(file(name, *many(name)) for name in names), 30), []).splitlines()
     assert lines.count("and 2 other findings in this file") == 10
-    assert lines[-23:-21] == ["", "f10.py:1: review [id-0] look at f10.py"]
-    assert lines[-2:] == ["", "nothing to change; 30 files checked."]
+    assert lines[-23:-21] == ["", "f10.py:1: blocked [id-0] f10.py stops"]
+    assert lines[-2:] == ["", "30 files blocked; 30 files checked."]
+
+
+def test_lines_are_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    long = Diagnosis("unknown-loader", Severity.BLOCKED, "a word " * 40, "do this " * 40, 1)
+    lines = hook_lines(Result((file("stop.py", long),), 1), []).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line[:6] for line in lines if line.startswith(("stop", "  help"))] == ["stop.p", "  help"]
 
 
 def test_findings_of_one_cause_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +91,11 @@ def test_findings_of_one_cause_are_one(tmp_path: Path, monkeypatch: pytest.Monke
     stop = Diagnosis("shared-module", Severity.BLOCKED, "both use this", "give each its own", 1)
     lines = hook_lines(Result(tuple(file(f"f{n}.py", stop) for n in range(9)), 9), []).splitlines()
     also = ", ".join(f"f{n}.py:1" for n in range(1, 7))
-    assert lines[0] == f"f0.py:1: blocked [shared-module] both use this (also {also} and 2 other places)"
-    assert lines[3:] == ["  help: give each its own", "", "9 files blocked; 9 files checked."]
+    assert lines[:2] == [
+        f"f0.py:1: blocked [shared-module] both use this (also {also.partition(', f6')[0]},",
+        "    f6.py:1 and 2 other places)",
+    ]
+    assert lines[4:] == ["  help: give each its own", "", "9 files blocked; 9 files checked."]
 
 
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -112,9 +128,27 @@ def test_what_is_not_blocked_can_be_written_by_the_command_that_is_shown(program
     assert done.returncode == 2
     said = done.stderr.splitlines()
     assert said[0].startswith("other/stopped.py:34: blocked [already-distributed] ")
-    assert said[1:3] == ["  34 |     dist.all_reduce(counts, group=group)", f"     |     {'^' * 36}"]
+    assert said[2:4] == ["  34 |     dist.all_reduce(counts, group=group)", f"     |     {'^' * 36}"]
     assert "Nothing was written: a file is blocked." in said
     shown = next(line for line in said if line.startswith("To apply what is not blocked: "))
     _, _, arguments = shown.partition(" --hook ")
     assert run(program, *arguments.split()).returncode == 0
     assert "PartialState" in (program / "utils.py").read_text()
+
+
+def test_a_command_shows_what_is_only_counted(program: Path) -> None:
+    lines = (program / "train.py").read_text().replace("import torch\n", "import torch\nimport houses\n", 1)
+    (program / "train.py").write_text(lines + "    houses.send(model)\n")
+    said = run(program, "--check", "utils.py").stderr
+    assert "train.py: would change (15 edits), 1 to review [once]" in said
+    shown = next(line for line in said.splitlines() if line.startswith("To read the findings: "))
+    assert shown.endswith(" train.py")
+
+
+def test_a_broken_file_that_trains_is_not_passed_over(program: Path) -> None:
+    (program / "train.py").write_text((program / "train.py").read_text() + "def f(:\n")
+    done = run(program, "--check", "utils.py", "train.py")
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: train.py:54: not valid Python")
+    (program / "other.py").write_text((FIXTURES / "mnist_functions" / "before.py").read_text())
+    assert "1 file not read; 2 files checked." in run(program, "--check", "utils.py", "train.py", "other.py").stderr
