@@ -45,8 +45,8 @@ from .sharded_models import ShardedModels, modules_in
 from .unfit import check_device_map, check_unknown
 
 
-def _weakly(method: Callable[[], bool]) -> Callable[[], bool]:
-    """A method that does not keep its object alive; False when that is gone."""
+def _weakly(method: Callable[[], T]) -> Callable[[], T]:
+    """A method that does not keep its object alive; what its type is when empty, once that is gone."""
     reference = weakref.WeakMethod(method)
 
     def call() -> bool:
@@ -93,7 +93,7 @@ class Preparation:
         self._sharded = ShardedModels(settings, world, precision)
         self._all_devices: AllDevices | None = None
         if kind_of(device).drives_all:
-            self._all_devices = AllDevices(settings, world, precision, lambda: len(self.gates))
+            self._all_devices = AllDevices(settings, world, precision, _weakly(self._optimizers))
         self._noise_parted = False
         self.even_batches = settings.even_batches
         """For loaders that are prepared from now on."""
@@ -113,6 +113,9 @@ class Preparation:
         progress.evaluates = _weakly(
             self._evaluates
         )  # loaders know of the progress, and live no longer than the script
+
+    def _optimizers(self) -> int:
+        return len(self.gates)
 
     def _evaluates(self) -> bool:
         return bool(self.models) and not any(model.training for model in self.models)

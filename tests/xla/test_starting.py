@@ -74,3 +74,24 @@ def test_a_notebook(said: Said, plain: float) -> None:
 def test_bf16_trains_nearly_as_fp32(said: Said, plain: float) -> None:
     loss = said('train("bf16")')[1]
     assert loss != pytest.approx(plain, abs=1e-7) and loss == pytest.approx(plain, rel=0.1, abs=0.01)
+
+
+RELEASES = """
+import weakref
+from torch.utils.data import DataLoader
+from torchlift.runtime import Accelerator
+
+accelerator = Accelerator()
+loader = accelerator.prepare(DataLoader(list(range(8)), 4))
+first = next(iter(loader))
+known = [weakref.ref(one) for one in (accelerator, loader)]
+del accelerator, loader
+print([one() is None for one in known])
+"""
+
+
+def test_a_loader_that_the_script_lets_go_is_gone(run_python: Callable[..., Any], tmp_path: Path) -> None:
+    """It lived, with its data, until Python looked for circles."""
+    (tmp_path / "script.py").write_text(RELEASES)
+    ended = run_python(tmp_path, 2, "script.py")
+    assert ended.stdout.splitlines()[-1:] == ["[True, True]"], ended.stderr
