@@ -14,6 +14,7 @@ ACCELERATE_VENV := .venv-accelerate
 ACCELERATE_READY := $(ACCELERATE_VENV)/.ready
 XLA_VENV := .venv-xla
 XLA_READY := $(XLA_VENV)/.ready
+ACCELERATE_XLA_READY := $(XLA_VENV)/.ready-accelerate
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup
 
@@ -55,10 +56,10 @@ public-faults: $(READY)  ## plant faults in what is emitted for the ledger's rig
 fuzz-programs: $(READY)  ## migrate and verify programs of a grammar: [FIRST=0] [COUNT=3000] [SHOW=SEED] (an hour)
 	@$(BIN)/python -m tests.fuzz_programs --jobs $(PROCESSES) $(if $(FIRST),--first $(FIRST)) $(if $(COUNT),--count $(COUNT)) $(if $(SHOW),--show $(SHOW))
 
-test-accelerate: $(READY)  ## run Accelerate's own tests against the runtime: CHECKOUT=FOLDER [COMMIT=HASH] [ONLY=NAME] [ACCEPT=1] (half an hour)
+test-accelerate: $(READY)  ## run Accelerate's own tests against the runtime: CHECKOUT=FOLDER [COMMIT=HASH] [ONLY=NAME] [ACCEPT=1] [XLA=2] (half an hour)
 	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --check
-	@$(MAKE) --no-print-directory $(ACCELERATE_READY)
-	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --commit '$(COMMIT)' --only '$(ONLY)' --jobs $(PROCESSES) $(if $(ACCEPT),--accept)
+	@$(MAKE) --no-print-directory $(if $(XLA),$(ACCELERATE_XLA_READY),$(ACCELERATE_READY))
+	@$(BIN)/python -m tests.accelerate_suite '$(CHECKOUT)' --commit '$(COMMIT)' --only '$(ONLY)' --jobs $(PROCESSES) $(if $(ACCEPT),--accept) $(if $(XLA),--xla $(XLA))
 
 test-xla: $(XLA_READY)  ## train on 1, 2 and 8 virtual devices of torch_xla, in an environment of its own
 	@env -u PYTHONPATH $(XLA_VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadgroup -m xla tests/xla
@@ -125,4 +126,9 @@ $(XLA_READY): tests/xla/requirements.txt pyproject.toml
 	@test -x $(XLA_VENV)/bin/python || { echo "creating $(XLA_VENV)"; $(PYTHON) -m venv $(XLA_VENV); }
 	@echo "installing torch_xla and what it needs into $(XLA_VENV) (some minutes)"
 	@$(XLA_VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[runtime]' -r tests/xla/requirements.txt
+	@touch $@
+
+$(ACCELERATE_XLA_READY): tests/accelerate_suite/requirements.txt $(XLA_READY)
+	@echo "installing what Accelerate's tests import into $(XLA_VENV), too (some minutes)"
+	@$(XLA_VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check -r tests/accelerate_suite/requirements.txt
 	@touch $@

@@ -230,3 +230,21 @@ for wrong in ("accelerate.commands", "accelerate.utils.nothing"):
     env = {**os.environ, "PYTHONPATH": str(SHIM), "ACCELERATES_CHECKOUT": str(place.checkout)}
     ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+ON_XLA = """
+import os
+
+
+def test_devices():
+    assert (os.environ["PJRT_DEVICE"], os.environ["CPU_NUM_DEVICES"]) == ("CPU", "3")
+"""
+
+
+def test_devices_of_torch_xla_have_files_of_their_own(place: Place) -> None:
+    for name in FILES:
+        place.writes(name, FILES[name])
+    place.writes("tests/test_accelerator.py", ON_XLA)
+    status, printed = place.runs("--xla", "3", "--only", "test_accelerator")
+    assert status == 0 and "tests: 1 passed, 0 failed, 0 skipped" in printed, printed
+    assert "test_utils" not in printed and "in neither list" not in printed

@@ -1,5 +1,6 @@
 """
-Run Accelerate's own tests and two-process scripts against `torchlift.runtime`: `make test-accelerate CHECKOUT=FOLDER`.
+Run Accelerate's own tests and two-process scripts against `torchlift.runtime`: `make test-accelerate CHECKOUT=FOLDER`;
+with `XLA=2`, those that one process can run which drives two virtual devices of torch_xla.
 
 Exit status: 0 where nothing became worse than the kept figures say, 1 where something did, 3 where the run could not be
 made.
@@ -18,7 +19,7 @@ from pathlib import Path
 from .checkout import Checkout, CheckoutError
 from .figures import Figures, compare
 from .running import Runner
-from .selection import LEFT_OUT, SCRIPTS, TESTS
+from .selection import LEFT_OUT, ON_XLA, SCRIPTS, SCRIPTS_ON_XLA, TESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,17 +43,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace, checkout: Checkout) -> Figures:
-    runner = Runner(checkout.folder, asked.python.absolute(), asked.logs.resolve())
+    runner = Runner(checkout.folder, asked.python.absolute(), asked.logs.resolve(), asked.xla)
+    tests = {file: TESTS[file] for file in ON_XLA} if asked.xla else TESTS
+    scripts = SCRIPTS_ON_XLA if asked.xla else SCRIPTS
     now = Figures(date.today().isoformat(), checkout.version, checkout.commit, checkout.digest)
     with ThreadPoolExecutor(asked.jobs) as threads:
         waiting = [
             threads.submit(runner.tests, file, names)
-            for file, names in TESTS.items()
+            for file, names in tests.items()
             if asked.only in file and checkout.has(file)
         ]
         waiting += [
             threads.submit(runner.script, script)
-            for script in SCRIPTS
+            for script in scripts
             if asked.only in script.name and checkout.has(script.path)
         ]
         try:
@@ -66,6 +69,8 @@ def _run(asked: argparse.Namespace, checkout: Checkout) -> Figures:
             threads.shutdown(wait=False, cancel_futures=True)
             runner.stop()
             raise
+    if asked.xla:
+        return now
     known = {*TESTS, *LEFT_OUT, *(script.path for script in SCRIPTS)}
     _list("left out", [f"{file}: {why}" for file, why in LEFT_OUT.items() if checkout.has(file)])
     _list("not in this checkout", [file for file in TESTS if not checkout.has(file)])
@@ -124,10 +129,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="files and scripts with this in their names")
     parser.add_argument("--jobs", type=int, default=1, help="how many files and scripts run at a time")
     parser.add_argument("--accept", action="store_true", help="keep the new figures although something is worse")
-    parser.add_argument("--figures", type=Path, default=Path(__file__).with_name("figures.json"))
-    parser.add_argument("--python", type=Path, default=ROOT / ".venv-accelerate" / "bin" / "python")
+    parser.add_argument("--xla", type=int, default=0, help="on so many virtual devices of torch_xla")
+    parser.add_argument("--figures", type=Path)
+    parser.add_argument("--python", type=Path)
     parser.add_argument("--logs", type=Path, default=ROOT / ".accelerate", help="where to write what each run prints")
-    return parser.parse_args(argv)
+    asked = parser.parse_args(argv)
+    asked.figures = asked.figures or Path(__file__).with_name("figures_xla.json" if asked.xla else "figures.json")
+    asked.python = asked.python or ROOT / (".venv-xla" if asked.xla else ".venv-accelerate") / "bin" / "python"
+    return asked
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ class Runner:
     checkout: Path
     python: Path
     logs: Path
+    devices: int = 0
+    """Virtual devices of torch_xla, which one process drives; none: the CPU."""
     _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
 
     def stop(self) -> None:
@@ -113,6 +115,7 @@ class Runner:
             "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "1",
             "RUN_SLOW": "1",
+            **({"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(self.devices)} if self.devices else {}),
         }
 
 

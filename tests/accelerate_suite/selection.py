@@ -150,3 +150,18 @@ SCRIPTS: tuple[Script, ...] = (
     ),
 )
 """Files of tests among them are started as scripts by their own tests, too."""
+ON_XLA = (
+    "tests/test_logging.py",
+    "tests/test_optimizer.py",
+    "tests/test_kwargs_handlers.py",
+    "tests/test_memory_utils.py",
+    "tests/test_accelerator.py",
+    "tests/test_data_loader.py",
+    "tests/test_state_checkpointing.py",
+    "tests/test_grad_sync.py",
+)
+"""Files of `TESTS` that also say something where one process drives all devices."""
+SCRIPTS_ON_XLA = tuple(
+    Script(_name(file, "torch_xla"), f"{_SCRIPTS}/{file}") for file in ("test_script.py", "test_sync.py", "test_ops.py")
+)
+"""Accelerate starts them on TPUs, too, as many processes; here it is one."""
