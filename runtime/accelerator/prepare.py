@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -45,11 +45,14 @@ from .sharded_models import ShardedModels, modules_in
 from .unfit import check_device_map, check_unknown
 
 
+T = TypeVar("T", bool, int)
+
+
 def _weakly(method: Callable[[], T]) -> Callable[[], T]:
     """A method that does not keep its object alive; what its type is when empty, once that is gone."""
     reference = weakref.WeakMethod(method)
 
-    def call() -> bool:
+    def call() -> T:
         found = reference()
         return found is not None and found()
 
