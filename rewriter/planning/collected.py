@@ -186,7 +186,7 @@ class Collected:
         if state.call in inner or self._is_inner(state.model):
             return True
         for around in self.unit.names.enclosing(state.call, cst.If, cst.IfExp):
-            if isinstance(around, (cst.If, cst.IfExp)) and around.orelse is not None:
+            if around.orelse is not None:
                 mine = around.body in (state.call, *self.unit.names.ancestors(state.call))
                 if not inner.isdisjoint(descendants(around.orelse if mine else around.body)):
                     return True

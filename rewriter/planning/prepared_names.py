@@ -438,7 +438,7 @@ def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator
     made = {next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions}
     anew = any(isinstance(assign, cst.Assign) and _is_new(state, reach, assign, held) for assign in made)
     for assign in unit.names.every(cst.Assign):
-        if not isinstance(assign, cst.Assign) or unit.names.function(assign) is not code:
+        if unit.names.function(assign) is not code:
             continue
         called = anew and assign not in made and _is_new(state, reach, assign, held)
         other = called or (several and _looks_up(assign.value))

@@ -117,7 +117,7 @@ class ProgramUses:
             for node in unit.names.every(cst.Attribute):
                 held = origins(self.state.values.get(node), Role.OPTIMIZER)
                 if held and not _only_settings(unit, node):
-                    keeper = self.state.values.get(node.value)  # type: ignore[attr-defined]
+                    keeper = self.state.values.get(node.value)
                     found.update((thing, o) for thing in (keeper.things if keeper is not None else ()) for o in held)
         return found
 

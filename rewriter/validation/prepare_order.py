@@ -137,7 +137,7 @@ def _sources(program: EmittedProgram, loader: Origin) -> Iterator[tuple[Unit, cs
         unit = program.unit_of(loop)
         if unit is None or not isinstance(loop, cst.For) or loader not in program.reach.loaders(loop):
             continue
-        around = (each for each in unit.names.enclosing(loop, cst.For) if isinstance(each, cst.For))
+        around = unit.names.enclosing(loop, cst.For)
         yield from ((unit, node) for each in (loop, *around) for node in (each.iter, *descendants(each.iter)))
 
 

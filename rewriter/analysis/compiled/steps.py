@@ -19,7 +19,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name, outside_names
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import bindings_value
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 
 _READ = frozenset({"item", "tolist", "numpy"})
@@ -147,7 +147,7 @@ class _Questions:
                 if equal and any(self._is_tensor(part) for part in asked):
                     return node
             elif isinstance(node, cst.Call) and any(questions.makes_values(name) for name in self._names(node)):
-                if any(self._is_tensor(part) for part in descendants(node) if isinstance(part, cst.Name)):
+                if any(self._is_tensor(part) for part in nodes_in(node, cst.Name)):
                     return node
         return None
 

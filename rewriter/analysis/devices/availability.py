@@ -11,7 +11,7 @@ from ..dataflow.callees import outside_name
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 
 _ValueOf = Callable[[Unit, "cst.Name | cst.Attribute"], "cst.BaseExpression | None"]
 """What gives the value of a flag."""
@@ -112,7 +112,7 @@ def _given_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpressio
 
 
 def asks_availability(state: State, value: cst.BaseExpression) -> bool:
-    calls = (node for node in descendants(value) if isinstance(node, cst.Call) and node in state.calls)
+    calls = (node for node in nodes_in(value, cst.Call) if node in state.calls)
     return any(process_calls.asks_availability(outside_name(state.calls[call])) for call in calls)
 
 

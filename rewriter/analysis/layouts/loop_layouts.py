@@ -14,7 +14,7 @@ from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .engine.interpreter import Interpreter
 from .engine.layout import (
     REPLICATED,
@@ -151,7 +151,7 @@ class LoopLayouts:
 
     def counts_chosen(self, node: cst.BaseExpression) -> bool:
         """Whether some of the batch's rows, chosen by what is in them, are in an expression: it may count them."""
-        parts = (part for part in descendants(node) if isinstance(part, (cst.Name, cst.Subscript)))
+        parts = nodes_in(node, cst.Name, cst.Subscript)
         return any(holds_chosen(self.value(part)) for part in parts)
 
 

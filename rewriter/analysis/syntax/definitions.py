@@ -253,7 +253,7 @@ def added_to(names: Names, name: cst.Name) -> list[cst.Call]:
 
 def attribute_assignments(names: Names, attribute: cst.Attribute) -> list[cst.Assign]:
     """The assignments that give an attribute a value under the same name: ``args.cuda = ...``."""
-    found = (assign for assign in names.every(cst.Assign) if isinstance(assign, cst.Assign))
+    found = names.every(cst.Assign)
     return [assign for assign in found if any(target.target.deep_equals(attribute) for target in assign.targets)]
 
 
@@ -278,7 +278,7 @@ def deletions(names: Names, expression: cst.BaseExpression, scope: Scope) -> lis
             return binding is not None and binding is names.binding(gone) and any(gone.deep_equals(n) for n in read)
         return any(gone.deep_equals(node) for node in read)
 
-    dropped = (node.target for node in names.every(cst.Del) if isinstance(node, cst.Del))
+    dropped = (node.target for node in names.every(cst.Del))
     found = [t for target in dropped for t in _targets(target) if is_read(t)]
     inside = {n for n in (expression, *descendants(expression)) if isinstance(n, cst.Call)}
     taken = (

@@ -84,7 +84,7 @@ def _rates(reach: Reach) -> list[tuple[Unit, cst.Assign | cst.AugAssign]]:
 
 def _set_rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
     for node in unit.names.every(cst.Assign, cst.AugAssign):
-        if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
+        if unit.names.function(node) in reach.reachable:
             targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
             if any(_is_rate(reach, unit, target) for target in targets):
                 yield node
@@ -127,7 +127,7 @@ def _counters(reach: Reach, unit: Unit, rate: cst.Assign | cst.AugAssign, shared
 
 def _decide(unit: Unit, rate: cst.Assign | cst.AugAssign) -> list[cst.BaseExpression]:
     """What decides about a rate: its value, and the thresholds under which it is set."""
-    choices = [node.test for node in unit.names.enclosing(rate, cst.If) if isinstance(node, cst.If)]
+    choices = [node.test for node in unit.names.enclosing(rate, cst.If)]
     return [rate.value, *filter(_is_threshold, choices)]
 
 
