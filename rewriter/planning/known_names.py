@@ -12,7 +12,7 @@ from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.definitions import attribute_assignments, deletions, taken_out
 from ..analysis.syntax.nodes import names_read, positional, with_names
 from ..analysis.syntax.scopes import Binding, Scope
-from ..analysis.syntax.walk import descendants, nodes_in
+from ..analysis.syntax.walk import nodes_in
 
 
 class KnownNames:
@@ -98,7 +98,7 @@ class KnownNames:
         """
         names, scope = unit.names, unit.names.scopes[code]
         expressions = [cst.parse_expression(text) for text in texts]
-        if any(isinstance(n, cst.Call) and taken_out(n) for each in expressions for n in (each, *descendants(each))):
+        if any(taken_out(n) for each in expressions for n in nodes_in(each, cst.Call)):
             return None
         gone = {deletion for each in expressions for deletion in deletions(names, each, scope)}
         if not gone:

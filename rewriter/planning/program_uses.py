@@ -105,7 +105,7 @@ class ProgramUses:
 
     def _comes_from(self, value: cst.BaseExpression, origin: Origin) -> bool:
         """Whether a thing is made in an expression, or given by a call in it that is not given the thing."""
-        parts = [value, *descendants(value)]
+        parts = list(descendants(value))
         read = (node for node in parts if isinstance(node, (cst.Name, cst.Attribute)))
         return origin.node in parts or not any(origin in origins(self.state.values.get(node)) for node in read)
 

@@ -138,7 +138,7 @@ def _sources(program: EmittedProgram, loader: Origin) -> Iterator[tuple[Unit, cs
         if unit is None or not isinstance(loop, cst.For) or loader not in program.reach.loaders(loop):
             continue
         around = unit.names.enclosing(loop, cst.For)
-        yield from ((unit, node) for each in (loop, *around) for node in (each.iter, *descendants(each.iter)))
+        yield from ((unit, node) for each in (loop, *around) for node in descendants(each.iter))
 
 
 def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:

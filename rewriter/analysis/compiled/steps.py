@@ -105,7 +105,7 @@ class _Questions:
             given = node.args[0].value
             value = node if node.func.value in _NUMBERS and self._is_tensor(given) else None
         if isinstance(node, cst.Call) and method_name(node) == "print":
-            shown = [part for arg in node.args for part in (arg.value, *descendants(arg.value))]
+            shown = [part for arg in node.args for part in descendants(arg.value)]
             value = next((part for part in shown if isinstance(part, cst.Name) and self._is_shown(part)), None)
         elif isinstance(node, (cst.If, cst.While, cst.IfExp)):
             value = self._decided_by(node.test)
@@ -138,7 +138,7 @@ class _Questions:
 
     def _decided_by(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
         """The part of a condition that needs the values of a tensor."""
-        for node in (test, *descendants(test)):
+        for node in descendants(test):
             if isinstance(node, cst.Comparison):
                 asked = [node.left, *(target.comparator for target in node.comparisons)]
                 equal = not any(

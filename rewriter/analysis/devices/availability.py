@@ -96,7 +96,7 @@ def _goes(unit: Unit, value: cst.BaseExpression) -> bool:
     scope = names.scopes[names.function(value)]
     if deletions(names, value, scope):
         return True
-    read = [n for n in (value, *descendants(value)) if isinstance(n, cst.Attribute)]
+    read = list(nodes_in(value, cst.Attribute))
     return any(names.order(again) > here for node in read for again in attribute_assignments(names, node))
 
 

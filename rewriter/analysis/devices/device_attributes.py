@@ -79,7 +79,7 @@ def given_aims(state: State, reach: Reach, aims: set[cst.CSTNode]) -> set[cst.CS
         given = binding is not None and any(isinstance(d, cst.Param) for d in binding.definitions)
         held = origins(state.binding(binding), Role.DEVICE) if binding is not None and given else []
         for _, value in reach.given(binding) if binding is not None and held else ():
-            new = [part for part in (value, *descendants(value)) if part not in found]
+            new = [part for part in descendants(value) if part not in found]
             found.update(new)
             pending += new
     return found

@@ -14,7 +14,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
 from ..syntax.nodes import keyword
-from ..syntax.walk import descendants, nodes_in
+from ..syntax.walk import contains, nodes_in
 from ..training.training import Training, whole
 from .after_prepare import NewLayers
 from .batch_moves import copy_of
@@ -382,7 +382,7 @@ class Mover:
 
 def _is_still(test: cst.BaseExpression) -> bool:
     """Whether a condition does nothing but read."""
-    return not any(isinstance(node, (cst.Call, cst.NamedExpr, cst.Await)) for node in (test, *descendants(test)))
+    return not contains(test, cst.Call, cst.NamedExpr, cst.Await)
 
 
 def unpinned(node: cst.BaseExpression) -> cst.BaseExpression:

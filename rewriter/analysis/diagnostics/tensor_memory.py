@@ -153,7 +153,7 @@ def _depends(unit: Unit, value: cst.BaseExpression, field: cst.BaseExpression) -
         node = pending.pop()
         if node.deep_equals(field) or _names(node, field):
             return True
-        named = [n for n in (node, *descendants(node)) if isinstance(n, cst.Name) and n in unit.names.within]
+        named = [n for n in nodes_in(node, cst.Name) if n in unit.names.within]
         behind = [v for name in named for v in seen_values(unit.names, name) if v not in seen]
         seen.update(behind)
         pending += behind

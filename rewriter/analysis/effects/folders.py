@@ -148,9 +148,9 @@ def _questions_around(state: State, unit: Unit, node: cst.CSTNode) -> Iterator[c
         if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
             return
         if isinstance(around, (cst.If, cst.While, cst.IfExp)) and below is not around.test:
-            parts = (around.test, *descendants(around.test))
+            parts = list(descendants(around.test))
             values = [v for part in parts if isinstance(part, cst.Name) for v in seen_values(unit.names, part)]
-            for part in (*parts, *(part for value in values for part in (value, *descendants(value)))):
+            for part in (*parts, *(part for value in values for part in descendants(value))):
                 if asks_existence(part) or any(t.node is part for t in traces(state.values.get(part), Trail.STAMP)):
                     yield part
         below = around

@@ -423,7 +423,7 @@ class Equality:
             return True
         unit, own = self.reach.unit(function), {param.name.value for param in positional(function)[:1]}
         given = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
-        parts = (part for value in given for part in (value, *descendants(value)))
+        parts = (part for value in given for part in descendants(value))
         return self.reach.yields(function) or any(isinstance(n, cst.Name) and n.value in own for n in parts)
 
     def _is_given(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:

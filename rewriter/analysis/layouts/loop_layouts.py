@@ -248,7 +248,7 @@ def _drawn(
 ) -> dict[cst.CSTNode, Layout]:
     """The calls in a loop that draw its batches, where the loop itself goes through something else."""
     target = None if isinstance(loop, cst.While) else loop.target
-    names = [n for n in (target, *descendants(target)) if isinstance(n, cst.Name)] if target is not None else []
+    names = list(nodes_in(target, cst.Name)) if target is not None else []
     bindings = (unit.names.binding(name) for name in names)
     if any(origins(state.binding(binding), *SHARES) for binding in bindings if binding is not None):
         return {}

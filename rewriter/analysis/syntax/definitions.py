@@ -8,7 +8,7 @@ import libcst as cst
 
 from .names import Names
 from .scopes import Binding, Scope
-from .walk import descendants
+from .walk import descendants, nodes_in
 
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
@@ -268,9 +268,7 @@ def is_target(names: Names, node: cst.CSTNode) -> bool:
 def deletions(names: Names, expression: cst.BaseExpression, scope: Scope) -> list[cst.CSTNode]:
     """What deletes something that an expression reads, as a scope sees its names: ``del args.no_cuda``,
     ``delattr(args, "no_cuda")``, ``options.pop("no_cuda")``."""
-    read = [
-        n for n in (expression, *descendants(expression)) if isinstance(n, (cst.Name, cst.Attribute, cst.Subscript))
-    ]
+    read = list(nodes_in(expression, cst.Name, cst.Attribute, cst.Subscript))
 
     def is_read(gone: cst.CSTNode) -> bool:
         if isinstance(gone, cst.Name):
@@ -280,7 +278,7 @@ def deletions(names: Names, expression: cst.BaseExpression, scope: Scope) -> lis
 
     dropped = (node.target for node in names.every(cst.Del))
     found = [t for target in dropped for t in _targets(target) if is_read(t)]
-    inside = {n for n in (expression, *descendants(expression)) if isinstance(n, cst.Call)}
+    inside = set(nodes_in(expression, cst.Call))
     taken = (
         call for call in names.calls if (gone := taken_out(call)) is not None and (call in inside or is_read(gone))
     )

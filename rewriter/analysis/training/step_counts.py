@@ -157,9 +157,7 @@ def _numbers(unit: Unit, loop: cst.For) -> set[str]:
 def numbered(loop: cst.For) -> str:
     """The number that ``enumerate`` gives to each turn of a loop, also inside a progress bar; empty without one."""
     target = loop.target
-    counts = any(
-        isinstance(n, cst.Call) and dotted(n.func) == "enumerate" for n in (loop.iter, *descendants(loop.iter))
-    )
+    counts = any(dotted(n.func) == "enumerate" for n in nodes_in(loop.iter, cst.Call))
     first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
     return first.value if counts and isinstance(first, cst.Name) else ""
 
