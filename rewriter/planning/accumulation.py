@@ -19,7 +19,7 @@ from ..analysis.layouts.loop_step import plain
 from ..analysis.layouts.loss_reductions import LossReductions
 from ..analysis.precision.switches import Switches
 from ..analysis.syntax.nodes import counter
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import descendants, nodes_in
 from ..analysis.training.training import Training
 from ..facts.module import Accumulation
 from ..facts.roles import Role
@@ -140,8 +140,8 @@ class _WindowReader:
     def _models(self, unit: Unit, loop: cst.For) -> list[str]:
         """The names of the models that the loop runs forward."""
         found: dict[str, None] = {}
-        for node in descendants(loop.body):
-            if isinstance(node, cst.Call) and node in self.training.forwards:
+        for node in nodes_in(loop.body, cst.Call):
+            if node in self.training.forwards:
                 if not isinstance(node.func, (cst.Name, cst.Attribute)):
                     return []
                 found[unit.names.module.code_for_node(node.func)] = None
@@ -193,7 +193,7 @@ def _made_divided(statement: cst.CSTNode, name: str, size: cst.BaseExpression) -
 
 
 def _reads(node: cst.CSTNode, name: str) -> bool:
-    return any(isinstance(n, cst.Name) and n.value == name for n in descendants(node))
+    return any(n.value == name for n in nodes_in(node, cst.Name))
 
 
 def _in(node: cst.CSTNode, around: cst.CSTNode) -> bool:
@@ -227,8 +227,8 @@ def _multiplied(
     divided = next((i for i, s in enumerate(body) if s in known), None)
     start = divided + 1 if divided is not None else 0
     for statement in body[start:]:
-        for node in descendants(statement):
-            if not isinstance(node, cst.Name) or node.value != name or node not in unit.names.within:
+        for node in nodes_in(statement, cst.Name):
+            if node.value != name or node not in unit.names.within:
                 continue
             around = list(unit.names.ancestors(node))
             if any(a in known for a in around) or _is_target(unit, node):

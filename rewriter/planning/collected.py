@@ -186,7 +186,7 @@ class Collected:
         if state.call in inner or self._is_inner(state.model):
             return True
         for around in self.unit.names.enclosing(state.call, cst.If, cst.IfExp):
-            if isinstance(around, (cst.If, cst.IfExp)) and around.orelse is not None:
+            if around.orelse is not None:
                 mine = around.body in (state.call, *self.unit.names.ancestors(state.call))
                 if not inner.isdisjoint(descendants(around.orelse if mine else around.body)):
                     return True
@@ -197,7 +197,7 @@ class Collected:
         names = self.unit.names
         binding = names.binding(model) if isinstance(model, cst.Name) else None
         values = bindings_value(names, binding) if binding is not None else [model]
-        return any(part in self.inner_models for value in values for part in (value, *descendants(value)))
+        return any(part in self.inner_models for value in values for part in descendants(value))
 
     def _is_filled_exactly(self, finding: Finding) -> bool:
         """Whether a finding speaks of padded shards, and none is: with the global batch kept."""

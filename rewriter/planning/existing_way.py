@@ -10,7 +10,7 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.syntax.definitions import attribute_assignments
 from ..analysis.syntax.scopes import ScopeKind
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import nodes_in
 from ..facts.roles import Role
 from .accelerator_path import Way
 from .holders import base_call, receiver
@@ -44,7 +44,7 @@ def _before_kept(program: ProgramFacts) -> Iterator[Code]:
             kept = cst.Attribute(cst.Name(receiver(init)), cst.Name(program.name))
             stores = [a for a in attribute_assignments(unit.names, kept) if unit.names.function(a) is init]
             if stores and all(unit.names.order(base) < unit.names.order(store) for store in stores):
-                calls = (n for n in descendants(base) if isinstance(n, cst.Call))
+                calls = nodes_in(base, cst.Call)
                 yield from (code for call in calls for f in reach.called(call) for code in reach.below(f))
 
 

@@ -18,7 +18,7 @@ from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.fixed_attributes import fixed_in
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, decorators
 from ..analysis.syntax.nodes import positional
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import descendants, nodes_in
 from ..facts.torch_api import surroundings
 
 
@@ -129,7 +129,7 @@ class Holders:
             found: dict[str, dict[Code, None]] = {}
             for unit in self.reach.units:
                 for node in unit.names.every(cst.Attribute):
-                    if isinstance(node, cst.Attribute) and _is_target(unit, node):
+                    if _is_target(unit, node):
                         around = self.method(unit.names.function(node))
                         if around is not None and around[1].node not in classes and _is_receiver(node, around[0]):
                             continue  # an attribute of another class
@@ -142,7 +142,7 @@ class Holders:
 
     def _own(self, method: cst.FunctionDef) -> Iterator[cst.Attribute]:
         """The attributes of its own object that a method names."""
-        nodes = (node for node in descendants(method) if isinstance(node, cst.Attribute))
+        nodes = nodes_in(method, cst.Attribute)
         return (node for node in nodes if _is_receiver(node, method))
 
     @cached_property
@@ -150,7 +150,7 @@ class Holders:
         """The classes of objects of which all attributes are read or saved: ``vars(args)``, ``pickle.dump(args)``."""
         opened: list[cst.BaseExpression] = []
         for unit in self.reach.units:
-            attributes = (node for node in unit.names.every(cst.Attribute) if isinstance(node, cst.Attribute))
+            attributes = unit.names.every(cst.Attribute)
             opened += [node.value for node in attributes if node.attr.value == "__dict__" and not _is_set(unit, node)]
         for call, record in self.state.calls.items():
             name = outside_name(record)

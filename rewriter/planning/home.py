@@ -23,7 +23,7 @@ from ..analysis.distributed.init_sites import Start
 from ..analysis.syntax.definitions import attribute_assignments, bindings_value
 from ..analysis.syntax.nodes import is_docstring, names_read
 from ..analysis.syntax.scopes import Binding
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import descendants, nodes_in
 from ..facts.accelerator import Home, Prepare, Side
 from .accelerator_path import Way
 from .holders import Holders
@@ -468,9 +468,7 @@ def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:
 
 def _is_entry_guard(node: cst.CSTNode) -> bool:
     """``if __name__ == "__main__":``."""
-    return isinstance(node, cst.If) and any(
-        isinstance(n, cst.Name) and n.value == "__name__" for n in descendants(node.test)
-    )
+    return isinstance(node, cst.If) and any(n.value == "__name__" for n in nodes_in(node.test, cst.Name))
 
 
 def _is_header(statement: cst.CSTNode) -> bool:

@@ -12,7 +12,7 @@ from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.definitions import attribute_assignments, deletions, taken_out
 from ..analysis.syntax.nodes import names_read, positional, with_names
 from ..analysis.syntax.scopes import Binding, Scope
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import nodes_in
 
 
 class KnownNames:
@@ -98,7 +98,7 @@ class KnownNames:
         """
         names, scope = unit.names, unit.names.scopes[code]
         expressions = [cst.parse_expression(text) for text in texts]
-        if any(isinstance(n, cst.Call) and taken_out(n) for each in expressions for n in (each, *descendants(each))):
+        if any(taken_out(n) for each in expressions for n in nodes_in(each, cst.Call)):
             return None
         gone = {deletion for each in expressions for deletion in deletions(names, each, scope)}
         if not gone:
@@ -118,7 +118,7 @@ class KnownNames:
     def set_by(self, unit: Unit, code: Code, text: str) -> int:
         """The position in the source after which some code has set all attributes that an expression reads:
         ``args.cuda = ...``; -1 where it sets none."""
-        read = (node for node in descendants(cst.parse_expression(text)) if isinstance(node, cst.Attribute))
+        read = nodes_in(cst.parse_expression(text), cst.Attribute)
         assigns = (assign for node in read for assign in attribute_assignments(unit.names, node))
         return max((unit.names.order(a) for a in assigns if unit.names.function(a) is code), default=-1)
 

@@ -11,7 +11,7 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.values import Klass, State, Unit
 from ..analysis.devices.after_prepare import AfterPrepare, NewLayers
 from ..analysis.devices.use_before_prepare import Stands
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import contains
 from ..analysis.training.draws import (
     drawn_models,
     plain_draws,
@@ -71,7 +71,7 @@ def _seeded_alike(state: State, reach: Reach, site: cst.Call) -> bool:
             return False  # what a loop draws may differ from process to process
         calls = (n for n in reach.runs(earlier, unit) if isinstance(n, cst.Call) and n in state.calls)
         seeds = (call for call in calls if randomness.seeds(outside_name(state.calls[call])) == "torch" and call.args)
-        if any(not any(isinstance(part, cst.Call) for part in descendants(seed.args[0])) for seed in seeds):
+        if any(not contains(seed.args[0], cst.Call) for seed in seeds):
             return True
     return False
 

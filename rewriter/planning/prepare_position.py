@@ -18,7 +18,7 @@ from ..analysis.dataflow.object_fields import fields_of
 from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
 from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.scopes import Binding
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import descendants, nodes_in
 from ..analysis.training.training import Training, whole
 from ..facts.accelerator import Prepare, Side
 from ..facts.roles import Origin, Role
@@ -125,9 +125,7 @@ def _choices(unit: Unit, node: cst.CSTNode) -> frozenset[cst.CSTNode]:
 
 def _both(unit: Unit, binding: Binding) -> bool:
     """Whether an ``if`` binds a variable on each of its sides."""
-    choices = [
-        node for d in binding.definitions for node in unit.names.enclosing(d, cst.If) if isinstance(node, cst.If)
-    ]
+    choices = [node for d in binding.definitions for node in unit.names.enclosing(d, cst.If)]
     return any(node.orelse is not None and _binds(node, binding) for node in choices)
 
 
@@ -297,7 +295,7 @@ class _Placer:
         models.update(map(block.index, self.splitting))
         names = {h.name for h in held}
         for index in range(last + 1, limit):
-            read = {n.value for n in descendants(block.statements[index]) if isinstance(n, cst.Name)}
+            read = {n.value for n in nodes_in(block.statements[index], cst.Name)}
             if not names.isdisjoint(read):
                 break
             if index in models:

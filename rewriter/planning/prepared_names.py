@@ -112,9 +112,7 @@ def _is_given(state: State, call: cst.Call, origin: Origin) -> bool:
 
 def _holds(state: State, value: cst.BaseExpression, origin: Origin) -> bool:
     """Whether a value, or a part of it, is a thing."""
-    return any(
-        (slot := state.values.get(n)) is not None and origin in slot.things for n in (value, *descendants(value))
-    )
+    return any((slot := state.values.get(n)) is not None and origin in slot.things for n in descendants(value))
 
 
 def _holder(state: State, reach: Reach, origin: Origin, training: Training) -> Code | None:
@@ -267,7 +265,7 @@ def _uses(state: State, reach: Reach, training: Training, origin: Origin) -> dic
             found[record.node.func.value] = None
     for loop in (*training.train_loops, *training.eval_loops):
         if origin in reach.loaders(loop) and isinstance(loop, (cst.For, cst.CompFor)):
-            nodes = (loop.iter, *descendants(loop.iter))
+            nodes = list(descendants(loop.iter))
             found.update({n: None for n in nodes if n in state.values and origin in state.values[n].things})
     return found
 
@@ -312,7 +310,7 @@ def _is_around(state: State, unit: Unit, definition: cst.CSTNode, loader: Origin
 def held_last(state: State, unit: Unit, expression: cst.BaseExpression, role: Role) -> set[Origin]:
     """What the variables in an expression hold there: nothing that a later assignment has replaced."""
     found: set[Origin] = set()
-    for node in (expression, *descendants(expression)):
+    for node in descendants(expression):
         held = set(origins(state.values.get(node), role))
         binding = unit.names.binding(node) if isinstance(node, cst.Name) and held else None
         definitions = unshadowed(unit.names, binding, node) if binding is not None else ()
@@ -394,7 +392,7 @@ def all_held(
     if len(found) == 1 or not divided:
         return found
     loops = (loop for loop in training.train_loops if isinstance(loop, cst.For) and loop in unit.names.parents)
-    read = {unit.names.module.code_for_node(n) for loop in loops for n in (loop.iter, *descendants(loop.iter))}
+    read = {unit.names.module.code_for_node(n) for loop in loops for n in descendants(loop.iter)}
     return [thing for thing in found if thing.name in read]
 
 
@@ -438,7 +436,7 @@ def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator
     made = {next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions}
     anew = any(isinstance(assign, cst.Assign) and _is_new(state, reach, assign, held) for assign in made)
     for assign in unit.names.every(cst.Assign):
-        if not isinstance(assign, cst.Assign) or unit.names.function(assign) is not code:
+        if unit.names.function(assign) is not code:
             continue
         called = anew and assign not in made and _is_new(state, reach, assign, held)
         other = called or (several and _looks_up(assign.value))

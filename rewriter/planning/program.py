@@ -178,8 +178,7 @@ class ProgramFacts:
             (unit, node)
             for unit in self.reach.units
             for node in unit.names.every(cst.Assign)
-            if isinstance(node, cst.Assign)
-            and any(isinstance(t.target, cst.Subscript) and is_environment(unit, t.target.value) for t in node.targets)
+            if any(isinstance(t.target, cst.Subscript) and is_environment(unit, t.target.value) for t in node.targets)
         ]
 
     def _by_hand(self) -> ByHand | None:

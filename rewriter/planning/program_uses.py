@@ -105,7 +105,7 @@ class ProgramUses:
 
     def _comes_from(self, value: cst.BaseExpression, origin: Origin) -> bool:
         """Whether a thing is made in an expression, or given by a call in it that is not given the thing."""
-        parts = [value, *descendants(value)]
+        parts = list(descendants(value))
         read = (node for node in parts if isinstance(node, (cst.Name, cst.Attribute)))
         return origin.node in parts or not any(origin in origins(self.state.values.get(node)) for node in read)
 
@@ -117,7 +117,7 @@ class ProgramUses:
             for node in unit.names.every(cst.Attribute):
                 held = origins(self.state.values.get(node), Role.OPTIMIZER)
                 if held and not _only_settings(unit, node):
-                    keeper = self.state.values.get(node.value)  # type: ignore[attr-defined]
+                    keeper = self.state.values.get(node.value)
                     found.update((thing, o) for thing in (keeper.things if keeper is not None else ()) for o in held)
         return found
 

@@ -9,7 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import Klass, State, Unit, origins
 from ..analysis.syntax.nodes import FunctionNode, is_docstring, parameters
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import nodes_in
 from ..facts.module_paths import ENTRY
 from ..facts.roles import Role
 from ..facts.torch_api import questions
@@ -59,8 +59,7 @@ def _called_by_idle(
         node.attr.value: user
         for _, function, user in used
         if function not in reach.reachable
-        for node in descendants(function)
-        if isinstance(node, cst.Attribute)
+        for node in nodes_in(function, cst.Attribute)
     }
     known = {function for _, function, _ in used}
     methods = (

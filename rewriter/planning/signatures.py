@@ -301,8 +301,7 @@ def _attributes(reach: Reach) -> dict[str, list[cst.Attribute]]:
     found: dict[str, list[cst.Attribute]] = {}
     for unit in reach.units:
         for node in unit.names.every(cst.Attribute):
-            if isinstance(node, cst.Attribute):
-                found.setdefault(node.attr.value, []).append(node)
+            found.setdefault(node.attr.value, []).append(node)
     return found
 
 

@@ -96,7 +96,7 @@ def _leave_drawn_from(program: ProgramFacts, evaluations: Sequence[Evaluation]) 
     """Leave the evaluations whole of loaders that a training draws its batches from by itself, ``next(iter(loader))``:
     prepared, a loader would give shards, and each process would train on a shard of a shard."""
     batches = program.batches.batches if isinstance(program.batches, ShardedBatches) else []
-    nodes = (node for _, batch in batches for node in (batch.node, *descendants(batch.node)))
+    nodes = (node for _, batch in batches for node in descendants(batch.node))
     drawn = {o for node in nodes for o in origins(program.state.values.get(node), Role.LOADER)}
     for evaluation in evaluations:
         if not drawn.isdisjoint(evaluation.loaders):

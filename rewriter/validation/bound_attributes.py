@@ -25,7 +25,7 @@ def kept(program: EmittedProgram) -> Iterator[Violation]:
     makes: dict[str, dict[cst.CSTNode, CodePlace]] = {}
     for unit in program.reach.units:
         for node in unit.names.every(cst.Attribute):
-            if not isinstance(node, cst.Attribute) or not origins(program.state.values.get(node), Role.ACCELERATOR):
+            if not origins(program.state.values.get(node), Role.ACCELERATOR):
                 continue
             if isinstance(unit.names.parents.get(node), (cst.AssignTarget, cst.AnnAssign)):
                 makes.setdefault(node.attr.value, {}).setdefault(unit.names.function(node), CodePlace(unit, node))

@@ -17,7 +17,7 @@ def settable(program: EmittedProgram) -> Iterator[Violation]:
     """The assignments to attributes that take no new value."""
     for unit in program.reach.units:
         for node in unit.names.every(cst.Attribute):
-            if isinstance(node, cst.Attribute) and is_target(unit.names, node):
+            if is_target(unit.names, node):
                 reason = fixed_attribute(program.state, node)
                 if reason and unit.names.function(node) in program.reach.reachable:
                     text = unit.names.module.code_for_node(node)

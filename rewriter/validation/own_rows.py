@@ -21,7 +21,7 @@ from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import plain_values
 from ..analysis.syntax.nodes import counter, parameters
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import nodes_in
 from ..facts.roles import Role
 from ..facts.torch_api import surroundings
 from .program import EmittedProgram
@@ -180,8 +180,8 @@ class OwnRows(RowLabels):
         target: cst.BaseExpression = loop.target
         if isinstance(loop.iter, cst.Call) and method_name(loop.iter) == "items" and isinstance(target, cst.Tuple):
             target = target.elements[-1].value  # what a figure is called by is no figure
-        for node in descendants(target):
-            if isinstance(node, cst.Name) and node is not number:
+        for node in nodes_in(target, cst.Name):
+            if node is not number:
                 self._bind(unit, node, labels)
 
     def _call(self, unit: Unit, call: cst.Call) -> None:

@@ -11,7 +11,7 @@ from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
 from ..analysis.syntax.scopes import Binding
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import descendants, nodes_in
 from ..analysis.training.training import held_optimizers
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
@@ -65,7 +65,7 @@ def _only_another(program: EmittedProgram, prepare: CallRecord, optimizer: Origi
 def _names_behind(program: EmittedProgram, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
     """The names in an expression, and in the values of those that are variables of the same code."""
     found: list[cst.Name] = []
-    pending = [n for n in descendants(node) if isinstance(n, cst.Name)]
+    pending = list(nodes_in(node, cst.Name))
     while pending:
         name = pending.pop()
         if name in found:
@@ -75,7 +75,7 @@ def _names_behind(program: EmittedProgram, unit: Unit, node: cst.CSTNode) -> lis
         for definition in unshadowed(unit.names, binding, name) if binding is not None else ():
             value = program.value(unit, definition)
             if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-                pending += [n for n in descendants(value.func) if isinstance(n, cst.Name)]
+                pending += list(nodes_in(value.func, cst.Name))
     return found
 
 

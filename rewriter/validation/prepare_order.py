@@ -137,8 +137,8 @@ def _sources(program: EmittedProgram, loader: Origin) -> Iterator[tuple[Unit, cs
         unit = program.unit_of(loop)
         if unit is None or not isinstance(loop, cst.For) or loader not in program.reach.loaders(loop):
             continue
-        around = (each for each in unit.names.enclosing(loop, cst.For) if isinstance(each, cst.For))
-        yield from ((unit, node) for each in (loop, *around) for node in (each.iter, *descendants(each.iter)))
+        around = unit.names.enclosing(loop, cst.For)
+        yield from ((unit, node) for each in (loop, *around) for node in descendants(each.iter))
 
 
 def _comes_after(unit: Unit, first: cst.CSTNode, second: cst.CSTNode) -> bool:

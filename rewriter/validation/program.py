@@ -19,7 +19,7 @@ from ..analysis.distributed.tracing import Tracer
 from ..analysis.effects.effects import Output, output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.syntax.definitions import unshadowed
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import nodes_in
 from ..analysis.training.gradient_path import GradientPath
 from ..analysis.training.training import Training, find, whole
 from ..facts.accelerate_names import PREPARES
@@ -158,7 +158,7 @@ class EmittedProgram:
 
     def replaced(self, unit: Unit, expression: cst.CSTNode, origin: Origin) -> bool:
         """Whether the names in an expression held something only before they got another value."""
-        reads = [node for node in descendants(expression) if isinstance(node, cst.Name)]
+        reads = list(nodes_in(expression, cst.Name))
         reads = [name for name in reads if origin in origins(self.state.values.get(name))]
         return bool(reads) and all(origin not in self.held(unit, name) for name in reads)
 

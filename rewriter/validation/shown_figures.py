@@ -15,7 +15,7 @@ from ..analysis.dataflow.values import Unit, origins
 from ..analysis.layouts.epoch_quotients import RowTotals, datasets, division
 from ..analysis.layouts.running_figures import is_logged, line_of
 from ..analysis.syntax.nodes import dotted
-from ..analysis.syntax.walk import children, descendants
+from ..analysis.syntax.walk import children, nodes_in
 from ..facts.effects import EffectKind
 from ..facts.roles import Role
 from ..facts.torch_api import surroundings
@@ -64,7 +64,7 @@ def divided(program: EmittedProgram) -> Iterator[Violation]:
             if sides is None or not counts.counts(sides[1]) or reach.batch_loops(node, unit):
                 continue
             rows = rows or OwnRows(program)
-            places = (n for n in descendants(sides[0]) if isinstance(n, (cst.Name, cst.Attribute)))
+            places = nodes_in(sides[0], cst.Name, cst.Attribute)
             total = next((n for n in places if rows.of(unit, n)), None)
             if total is not None and unit.names.function(node) in reach.reachable:
                 text = unit.names.one_line(node)

@@ -26,7 +26,7 @@ def deferred(state: State, unit: Unit, reach: Reach, training: Training) -> Iter
         if loop not in unit.names.parents:
             continue
         for node in unit.names.every(cst.AugAssign):
-            if not isinstance(node, cst.AugAssign) or loop not in unit.names.ancestors(node):
+            if loop not in unit.names.ancestors(node):
                 continue
             call, target = node.value, node.target
             if not isinstance(node.operator, cst.AddAssign) or not isinstance(call, cst.Call) or call.args:

@@ -19,7 +19,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name, outside_names
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import bindings_value
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 
 _READ = frozenset({"item", "tolist", "numpy"})
@@ -105,7 +105,7 @@ class _Questions:
             given = node.args[0].value
             value = node if node.func.value in _NUMBERS and self._is_tensor(given) else None
         if isinstance(node, cst.Call) and method_name(node) == "print":
-            shown = [part for arg in node.args for part in (arg.value, *descendants(arg.value))]
+            shown = [part for arg in node.args for part in descendants(arg.value)]
             value = next((part for part in shown if isinstance(part, cst.Name) and self._is_shown(part)), None)
         elif isinstance(node, (cst.If, cst.While, cst.IfExp)):
             value = self._decided_by(node.test)
@@ -138,7 +138,7 @@ class _Questions:
 
     def _decided_by(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
         """The part of a condition that needs the values of a tensor."""
-        for node in (test, *descendants(test)):
+        for node in descendants(test):
             if isinstance(node, cst.Comparison):
                 asked = [node.left, *(target.comparator for target in node.comparisons)]
                 equal = not any(
@@ -147,7 +147,7 @@ class _Questions:
                 if equal and any(self._is_tensor(part) for part in asked):
                     return node
             elif isinstance(node, cst.Call) and any(questions.makes_values(name) for name in self._names(node)):
-                if any(self._is_tensor(part) for part in descendants(node) if isinstance(part, cst.Name)):
+                if any(self._is_tensor(part) for part in nodes_in(node, cst.Name)):
                     return node
         return None
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...facts.roles import Origin
 from ..syntax.nodes import positional
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .solver import Slot, Thing
 from .values import Bound, Function, Instance, Klass, Mapping, Sequence, State, Unknown
 
@@ -54,7 +54,7 @@ def _methods(klass: Klass, names: Iterable[str]) -> Iterator[Function]:
         if method is not None:
             yield method
             own = next((param.name.value for param in positional(method.node)), "")
-            reads = (node for node in descendants(method.node) if isinstance(node, cst.Attribute))
+            reads = nodes_in(method.node, cst.Attribute)
             pending += [n.attr.value for n in reads if isinstance(n.value, cst.Name) and n.value.value == own]
 
 

@@ -76,7 +76,7 @@ def _given(state: State, unit: Unit, value: cst.BaseExpression) -> Iterator[tupl
         under = [slot for thing in held.things if isinstance(thing, Sequence) for slot in thing.wraps]
         loaders = [loader for loader in origins(held, Role.LOADER) if wraps(state, unit, value, loader)]
         loaders += [loader for slot in under for loader in origins(slot, Role.LOADER)]  # enumerate(loader)
-        parts = [node for arg in value.args for node in (arg.value, *descendants(arg.value))]
+        parts = [node for arg in value.args for node in descendants(arg.value)]
         names = [node for node in parts if isinstance(node, (cst.Name, cst.Attribute))]
         for loader in dict.fromkeys(loaders):
             source = next((name for name in names if loader in origins(state.values.get(name))), None)

@@ -6,7 +6,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..syntax.definitions import seen_values
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .values import External, Function, State, Unit, origins
 
 _COPIES = frozenset({"copy.copy", "copy.deepcopy"})
@@ -34,7 +34,7 @@ def wraps(state: State, unit: Unit, value: cst.BaseExpression, loader: Origin) -
             if isinstance(callee, External) and callee.qualified not in _COPIES:
                 return True
             if isinstance(callee, Function):
-                returned = (n for n in descendants(callee.node) if isinstance(n, cst.Return))
+                returned = nodes_in(callee.node, cst.Return)
                 own = (n for n in returned if callee.unit.names.function(n) is callee.node)
                 pending += [(callee.unit, n.value) for n in own if n.value is not None]
     return False

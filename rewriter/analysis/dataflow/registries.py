@@ -179,7 +179,7 @@ def _plain(state: State, unit: Unit | None) -> set[Thing]:
     if unit is None:
         return set()
     own = [s for s in unit.names.module.body if isinstance(s, cst.ClassDef)]
-    imports = (node for node in unit.names.every(cst.ImportFrom) if isinstance(node, cst.ImportFrom))
+    imports = unit.names.every(cst.ImportFrom)
     handed = [home for node in imports if (home := unit_named(state, source_of(unit, node))) is not None]
     homes = [unit] if own else dict.fromkeys((unit, *_with_stars(state, unit), *handed))
     tops = [(home, s) for home in homes for s in home.names.module.body]

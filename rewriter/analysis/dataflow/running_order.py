@@ -9,7 +9,7 @@ import libcst as cst
 
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .call_graph import Code, Reach
 from .values import Unit
 
@@ -106,4 +106,4 @@ def _made(unit: Unit, statement: cst.CSTNode) -> Iterator[cst.Call]:
 
 
 def _calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    return (n for n in descendants(node) if isinstance(n, cst.Call))
+    return nodes_in(node, cst.Call)

@@ -11,7 +11,7 @@ from ..dataflow.callees import outside_name
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import attribute_assignments, deletions
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 
 _ValueOf = Callable[[Unit, "cst.Name | cst.Attribute"], "cst.BaseExpression | None"]
 """What gives the value of a flag."""
@@ -96,7 +96,7 @@ def _goes(unit: Unit, value: cst.BaseExpression) -> bool:
     scope = names.scopes[names.function(value)]
     if deletions(names, value, scope):
         return True
-    read = [n for n in (value, *descendants(value)) if isinstance(n, cst.Attribute)]
+    read = list(nodes_in(value, cst.Attribute))
     return any(names.order(again) > here for node in read for again in attribute_assignments(names, node))
 
 
@@ -112,7 +112,7 @@ def _given_once(unit: Unit, flag: cst.Name | cst.Attribute) -> cst.BaseExpressio
 
 
 def asks_availability(state: State, value: cst.BaseExpression) -> bool:
-    calls = (node for node in descendants(value) if isinstance(node, cst.Call) and node in state.calls)
+    calls = (node for node in nodes_in(value, cst.Call) if node in state.calls)
     return any(process_calls.asks_availability(outside_name(state.calls[call])) for call in calls)
 
 

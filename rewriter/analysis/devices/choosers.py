@@ -8,7 +8,7 @@ import libcst as cst
 
 from ..dataflow.values import Function, State
 from ..syntax.nodes import is_docstring
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 
 _QUIET = (cst.Return, cst.Pass, cst.Import, cst.ImportFrom, cst.Global, cst.Nonlocal)
 
@@ -39,7 +39,7 @@ def _acts(state: State, call: cst.Call, seen: frozenset[cst.CSTNode], removed: C
 
 
 def _calls(state: State, node: cst.CSTNode) -> Iterator[cst.Call]:
-    return (n for n in (node, *descendants(node)) if isinstance(n, cst.Call) and n in state.calls)
+    return (n for n in nodes_in(node, cst.Call) if n in state.calls)
 
 
 def _smalls(block: cst.BaseSuite, removed: Container[cst.CSTNode]) -> Iterator[cst.CSTNode]:

@@ -20,7 +20,7 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import External, State, Unit, origins
-from ..syntax.walk import children, descendants
+from ..syntax.walk import children, descendants, nodes_in
 from .device_flags import Flag, always_cpu
 from .device_names import DeviceName, cpu_condition
 
@@ -250,8 +250,8 @@ def _too_early(constant: Constant, node: cst.CSTNode) -> Finding:
 
 def _texts(node: cst.CSTNode) -> list[str]:
     """The pieces of text in an expression."""
-    texts = [n.evaluated_value for n in descendants(node) if isinstance(n, cst.SimpleString)]
-    texts += [n.value for n in descendants(node) if isinstance(n, cst.FormattedStringText)]
+    texts = [n.evaluated_value for n in nodes_in(node, cst.SimpleString)]
+    texts += [n.value for n in nodes_in(node, cst.FormattedStringText)]
     return [t for t in texts if isinstance(t, str)]
 
 

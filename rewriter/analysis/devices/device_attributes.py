@@ -19,7 +19,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import positional
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .device_flags import Flag
 from .device_names import chosen_by_setting, condition_of, takes_what_is_there
 
@@ -79,7 +79,7 @@ def given_aims(state: State, reach: Reach, aims: set[cst.CSTNode]) -> set[cst.CS
         given = binding is not None and any(isinstance(d, cst.Param) for d in binding.definitions)
         held = origins(state.binding(binding), Role.DEVICE) if binding is not None and given else []
         for _, value in reach.given(binding) if binding is not None and held else ():
-            new = [part for part in (value, *descendants(value)) if part not in found]
+            new = [part for part in descendants(value) if part not in found]
             found.update(new)
             pending += new
     return found
@@ -265,7 +265,7 @@ def _flag(
 
 def _names_gpu(made: list[Origin]) -> bool:
     """Whether a device is written with a number: ``"cuda:0"``."""
-    texts = (n.evaluated_value for o in made for n in descendants(o.node) if isinstance(n, cst.SimpleString))
+    texts = (n.evaluated_value for o in made for n in nodes_in(o.node, cst.SimpleString))
     return any(isinstance(text, str) and text.partition(":")[2].isdigit() for text in texts)
 
 
@@ -286,7 +286,7 @@ def _makers(state: State, reach: Reach, unit: Unit, binding: Binding) -> set[Cod
     statement = unit.names.statement(binding.definitions[0])
     if not isinstance(statement, cst.SimpleStatementLine):
         return set()
-    calls = [n for n in descendants(statement) if isinstance(n, cst.Call) and n in state.calls]
+    calls = [n for n in nodes_in(statement, cst.Call) if n in state.calls]
     return {code for call in calls for function in reach.called(call) for code in reach.below(function)}
 
 

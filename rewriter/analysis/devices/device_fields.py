@@ -62,7 +62,7 @@ def _is_device(state: State, value: cst.BaseExpression) -> bool:
 def redefined(field: DeviceField, state: State, gone: Collection[cst.CSTNode]) -> Iterator[DeviceRead]:
     """The new value of such an attribute, unless it has one already or a number is appended to it."""
     kept = field.target.attr.value
-    reads = (n for n in field.unit.names.every(cst.Attribute) if isinstance(n, cst.Attribute) and n.attr.value == kept)
+    reads = (n for n in field.unit.names.every(cst.Attribute) if n.attr.value == kept)
     if field.value not in gone and not any(numbered(field.unit, read) for read in reads):
         word = all(o.qualified == "str" for o in origins(state.values.get(field.value), Role.DEVICE))
         yield DeviceRead(field.value, word)

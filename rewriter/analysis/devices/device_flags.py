@@ -16,7 +16,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.object_fields import fields_of
 from ..dataflow.values import External, Instance, State, Unit, origins
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .availability import asked_of, refused
 
 SPEAKS = re.compile("cuda|gpu|cpu|device", re.IGNORECASE)
@@ -194,17 +194,17 @@ def _with_root(node: cst.BaseExpression, root: cst.BaseExpression) -> cst.BaseEx
 def _asks_tensor(reach: Reach, test: cst.BaseExpression) -> bool:
     """Whether a condition asks where a tensor or a model is: ``if x.is_cuda:``, or by a function of the script. That
     follows from the choice."""
-    asked = [node for node in descendants(test) if isinstance(node, cst.Attribute)]
+    asked = list(nodes_in(test, cst.Attribute))
     follows = (origin.qualified == "follows" for node in asked for origin in origins(reach.state.values.get(node)))
     if _reads_place(test) or any(follows):
         return True
-    called = {f for node in descendants(test) if isinstance(node, cst.Call) for f in reach.called(node)}
+    called = {f for node in nodes_in(test, cst.Call) for f in reach.called(node)}
     given = [each.value for f in called for each in reach.unit(f).names.returns.get(f, ())]
     return bool(given) and all(value is not None and _reads_place(value) for value in given)
 
 
 def _reads_place(node: cst.CSTNode) -> bool:
-    return any(isinstance(part, cst.Attribute) and part.attr.value == "is_cuda" for part in descendants(node))
+    return any(part.attr.value == "is_cuda" for part in nodes_in(node, cst.Attribute))
 
 
 def always_cpu(unit: Unit) -> Flag:
@@ -218,7 +218,7 @@ def _around_moves(placements: list[tuple[Unit, Placement]]) -> Iterator[tuple[Un
     for unit, placement in placements:
         inside = {placement.node, *unit.names.ancestors(placement.node)}
         for around in unit.names.enclosing(placement.node, cst.If, cst.IfExp):
-            if isinstance(around, (cst.If, cst.IfExp)) and around.body in inside:
+            if around.body in inside:
                 if around.orelse is None or to_gpu.isdisjoint(descendants(around.orelse)):
                     yield unit, around.test
 
@@ -232,5 +232,5 @@ def _of_types(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.BaseExpres
                 if any(name.startswith("torch.cuda.") for name in names):
                     inside = {node, *unit.names.ancestors(node)}
                     for around in unit.names.enclosing(node, cst.If, cst.IfExp):
-                        if isinstance(around, (cst.If, cst.IfExp)) and around.body in inside:
+                        if around.body in inside:
                             yield unit, around.test

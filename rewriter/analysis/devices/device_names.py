@@ -13,7 +13,7 @@ from ..dataflow.program_flow import is_guard
 from ..dataflow.values import Function, State, Unit, origins
 from ..syntax.nodes import is_none, with_names
 from ..syntax.scopes import Binding, ScopeKind
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .availability import asks_availability, negated, only_value, refused, text_of
 from .gpu_numbers import is_number
 
@@ -177,7 +177,7 @@ def _in_terms_of_first(unit: Unit, name: DeviceName, text: str | None) -> str | 
     if text is None or value is None or not plain or isinstance(first, cst.If):
         return text
     node = cst.parse_expression(text)
-    named = any(isinstance(n, cst.SimpleString) and name.binding.name in n.value for n in descendants(node))
+    named = any(name.binding.name in n.value for n in nodes_in(node, cst.SimpleString))
     return text if named else with_names(text, {name.binding.name: text_of(unit, value)})
 
 
@@ -338,7 +338,7 @@ def _is_open(state: State, given: cst.BaseExpression) -> bool:
     if any(origin.node not in otherwise for origin in origins(state.values.get(given))):
         return False
     asked = [given.func, *(arg.value for arg in given.args[:place])]  # what is taken where nothing is given, apart
-    words = (n.evaluated_value for part in asked for n in descendants(part) if isinstance(n, cst.SimpleString))
+    words = (n.evaluated_value for part in asked for n in nodes_in(part, cst.SimpleString))
     return not any(str(word).startswith(("cuda", "mps", "xpu")) for word in words)
 
 
@@ -363,7 +363,7 @@ def _finds(state: State, function: Function) -> bool:
     if chosen == {"", _GPU}:
         return True  # whatever is asked, the CPU is not meant
     chosen = {None if one == _GPU else one for one in chosen}
-    choices = [n.test for n in descendants(function.node) if isinstance(n, cst.If)]
+    choices = [n.test for n in nodes_in(function.node, cst.If)]
     if _ALWAYS not in chosen:  # whatever is asked: no branch gives it where there is another
         return "" in chosen and chosen <= {"", None}
     asked = any(refused(state, unit, _asserted(test)) is not None for test in choices)
@@ -394,7 +394,7 @@ def chosen_by_setting(state: State, call: cst.Call) -> bool:
             chosen = [_returned_for(state, unit, answer) for answer in answers]
             if any(one not in (None, _ALWAYS) for one in chosen):
                 return True
-            tests = [_asserted(n.test) for n in descendants(function.node) if isinstance(n, cst.If)]
+            tests = [_asserted(n.test) for n in nodes_in(function.node, cst.If)]
             if _ALWAYS in chosen and None in chosen and any(refused(state, unit, test) for test in tests):
                 return True
     return False

@@ -12,7 +12,7 @@ from ...facts.torch_api import questions
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, reaching
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .moves import Mover, is_host
 
 _PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div maximum minimum where mm matmul".split())
@@ -241,7 +241,7 @@ def moved_before(mover: Mover, unit: Unit, node: cst.BaseExpression) -> bool:
     """Whether the script has moved what an expression holds by itself: the name was given its moved self before."""
     if mover.existing:
         return True
-    names = (n for n in descendants(node) if isinstance(n, cst.Name))
+    names = nodes_in(node, cst.Name)
     order, loop = unit.names.order, _loop(unit, node)
     for binding in (unit.names.binding(name) for name in names):
         for read in binding.reads if binding is not None else ():

@@ -14,7 +14,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
 from ..syntax.nodes import keyword
-from ..syntax.walk import descendants
+from ..syntax.walk import contains, nodes_in
 from ..training.training import Training, whole
 from .after_prepare import NewLayers
 from .batch_moves import copy_of
@@ -111,11 +111,11 @@ class Mover:
 
     def _stays(self, unit: Unit, value: cst.BaseExpression) -> bool:
         """Whether a move in a value is still needed, of a teacher that nothing prepares."""
-        moves = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls and self.is_move(n))
+        moves = (n for n in nodes_in(value, cst.Call) if n in self.state.calls and self.is_move(n))
         return any(self._decide(unit, move).move is Move.RETARGET for move in moves)
 
     def _wraps(self, value: cst.BaseExpression) -> bool:
-        calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in self.state.calls)
+        calls = (n for n in nodes_in(value, cst.Call) if n in self.state.calls)
         return any(process_calls.is_wrapper(outside_name(self.state.calls[call])) for call in calls)
 
     def _gives_itself(self, assign: cst.Assign) -> bool:
@@ -382,7 +382,7 @@ class Mover:
 
 def _is_still(test: cst.BaseExpression) -> bool:
     """Whether a condition does nothing but read."""
-    return not any(isinstance(node, (cst.Call, cst.NamedExpr, cst.Await)) for node in (test, *descendants(test)))
+    return not contains(test, cst.Call, cst.NamedExpr, cst.Await)
 
 
 def unpinned(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -409,8 +409,8 @@ def stateless(criterion: Origin) -> bool:
 
 def _asked_before(unit: Unit, node: cst.CSTNode) -> bool:
     """Whether a condition around a read asks what the object is: of a plain model nothing is read then."""
-    around = (a.test for a in unit.names.enclosing(node, cst.If, cst.IfExp) if isinstance(a, (cst.If, cst.IfExp)))
-    calls = (n for test in around for n in descendants(test) if isinstance(n, cst.Call))
+    around = (a.test for a in unit.names.enclosing(node, cst.If, cst.IfExp))
+    calls = (n for test in around for n in nodes_in(test, cst.Call))
     return any(method_name(call) in ("isinstance", "hasattr") for call in calls)
 
 

@@ -16,7 +16,7 @@ from ...facts.torch_api import process_calls, questions
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, State, Unit, origins
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training, whole
 
 _HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "torch.optim.", "logging.")
@@ -199,9 +199,9 @@ def _keeps_tensors(record: CallRecord) -> bool:
     parameters, ``self.kept = list(model.state_dict().values())``. A later move of the model leaves them where they are.
     """
     whole_state = method_name(record.node) == "state_dict"
-    for node in descendants(record.unit.names.statement(record.node)):
-        if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, (cst.Attribute, cst.Subscript)):
-            words = {n.attr.value for n in descendants(node.value) if isinstance(n, cst.Attribute)}
+    for node in nodes_in(record.unit.names.statement(record.node), cst.Assign):
+        if isinstance(node.targets[0].target, (cst.Attribute, cst.Subscript)):
+            words = {n.attr.value for n in nodes_in(node.value, cst.Attribute)}
             if not words.isdisjoint(("data", "clone", "detach")) or (whole_state and "state_dict" in words):
                 return True
     return False

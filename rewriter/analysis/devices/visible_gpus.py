@@ -11,7 +11,7 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
-from ..syntax.walk import descendants
+from ..syntax.walk import contains
 
 _VISIBLE = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _NONE = frozenset({"", "-1"})
@@ -39,7 +39,7 @@ def visible_devices(state: State, unit: Unit, reach: Reach) -> list[cst.SimpleSt
 
 def _statements(unit: Unit, reach: Reach) -> Iterator[cst.SimpleStatementLine]:
     for node in unit.names.every(cst.SimpleStatementLine):
-        if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
+        if len(node.body) == 1:
             if unit.names.function(node) in reach.reachable and reach.resting(unit, node) is None:
                 yield node
 
@@ -121,4 +121,4 @@ def pinned_for_others(call: cst.CSTNode) -> Finding:
 
 def _is_chosen(node: cst.BaseExpression) -> bool:
     """Whether a device number is the user's choice, not a constant."""
-    return any(isinstance(n, (cst.Name, cst.Attribute)) for n in descendants(node))
+    return contains(node, cst.Name, cst.Attribute)

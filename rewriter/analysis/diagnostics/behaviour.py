@@ -79,7 +79,7 @@ class _Loops:
     def _gate(self, record: CallRecord, loop: cst.CSTNode, backwards: list[CallRecord]) -> cst.BaseExpression | None:
         """The test under which a step runs, and no backward pass does."""
         for around in record.unit.names.enclosing(record.node, cst.If):
-            if isinstance(around, cst.If) and loop in record.unit.names.ancestors(around):
+            if loop in record.unit.names.ancestors(around):
                 inside = set(self.reach.runs(around.body, record.unit))
                 if not any(backward.node in inside for backward in backwards):
                     return around.test

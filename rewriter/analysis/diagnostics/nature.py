@@ -74,7 +74,7 @@ def by_nature(call: cst.Call) -> str | None:
 def _steps(names: Names, loaders: set[str]) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """``len(data) // batch_size``: the steps of an epoch, counted as on one process."""
     for node in names.every(cst.BinaryOperation):
-        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
+        if not isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
             continue
         if "batch" not in dotted(node.right).lower().rpartition(".")[2]:
             continue

@@ -14,7 +14,7 @@ from ..dataflow.callees import method_name, outside_name, outside_names
 from ..dataflow.values import Function, Klass, State, Unit
 from ..syntax.names import Names
 from ..syntax.nodes import dotted
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import loaders_of
 
 
@@ -97,11 +97,10 @@ def _goes_on(state: State, reach: Reach, klass: Klass, getter: Function, node: c
         return False
     text = dotted(target)
     return any(
-        isinstance(part, cst.Attribute) and dotted(part) == text
-        for subscript in descendants(getter.node)
-        if isinstance(subscript, cst.Subscript)
+        dotted(part) == text
+        for subscript in nodes_in(getter.node, cst.Subscript)
         for element in subscript.slice
-        for part in descendants(element)
+        for part in nodes_in(element, cst.Attribute)
     )
 
 
@@ -117,7 +116,7 @@ def _stays(unit: Unit, value: cst.BaseExpression) -> bool:
 
 def _is_open(state: State, unit: Unit, klass: Klass, held: cst.Attribute) -> bool:
     """Whether an attribute is a file that the class opens."""
-    for assign in (node for node in descendants(klass.node) if isinstance(node, cst.Assign)):
+    for assign in nodes_in(klass.node, cst.Assign):
         if any(target.target.deep_equals(held) for target in assign.targets):
             record = state.calls.get(assign.value) if isinstance(assign.value, cst.Call) else None
             if record is not None and (surroundings.opens(outside_name(record)) or method_name(record.node) == "open"):

@@ -15,7 +15,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .tensor_memory import tensor_memories
@@ -66,8 +66,8 @@ def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNod
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             inside = {*descendants(loop.body), *(descendants(loop.target) if isinstance(loop, cst.For) else ())}
-            for node in descendants(loop.body):
-                if isinstance(node, cst.Assign) and len(node.targets) == 1 and _remembers(state, unit, node, inside):
+            for node in nodes_in(loop.body, cst.Assign):
+                if len(node.targets) == 1 and _remembers(state, unit, node, inside):
                     yield node
 
 
@@ -129,14 +129,14 @@ def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNo
         return False
     base = target.value if isinstance(target, cst.Subscript) else target
     binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
-    again = [n for n in descendants(value) if isinstance(n, cst.Name) and unit.names.binding(n) is binding]
+    again = [n for n in nodes_in(value, cst.Name) if unit.names.binding(n) is binding]
     read = [base] if isinstance(target, cst.Subscript) else again
     if binding is None or not any(_is_from_before(unit, binding, one, inside) for one in read):
         return False
     if isinstance(target, cst.Subscript):
         made = [v for v in bindings_value(unit.names, binding) if v not in inside]
         return any(isinstance(v, cst.Call) and _makes_tensor(state, v) for v in made)
-    joins = any(isinstance(n, cst.Call) and method_name(n) in ("cat", "concat", "vstack") for n in descendants(value))
+    joins = any(method_name(n) in ("cat", "concat", "vstack") for n in nodes_in(value, cst.Call))
     return joins and bool(origins(state.values.get(value), *TENSORS))
 
 

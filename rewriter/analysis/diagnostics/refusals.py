@@ -22,7 +22,7 @@ from ..layouts.by_hand.trial import Obstacle
 from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.nodes import dotted, import_source
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from ..training.training import Training
 
 
@@ -205,7 +205,7 @@ def _foreign_feed(state: State, reach: Reach, record: CallRecord) -> tuple[cst.B
     ``feed = cycle(data["train"])``, ``data = odd.load()``."""
     unit = record.unit
     for loop in reach.loops(record.node, unit):
-        for call in (node for node in descendants(loop) if isinstance(node, cst.Call)):
+        for call in nodes_in(loop, cst.Call):
             if method_name(call) == "next" and len(call.args) == 1:
                 found = _from_outside(state, reach, unit, call.args[0].value)
                 if found is not None:

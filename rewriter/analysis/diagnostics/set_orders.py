@@ -21,7 +21,7 @@ from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit
 from ..effects.existing_guards import guarded
 from ..syntax.nodes import positional
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 
 REMEDY = (
     "start all processes with one hash seed: `torchlift launch` does, other launchers need PYTHONHASHSEED=0 in the "
@@ -103,7 +103,7 @@ class SetOrders:
         """``self.words = sorted(self.words)``: whether an attribute also holds something that was made of the set."""
         if not isinstance(read, cst.Attribute):
             return False
-        assigns = (a for a in unit.names.every(cst.Assign) if isinstance(a, cst.Assign))
+        assigns = unit.names.every(cst.Assign)
         return any(
             any(target.target.deep_equals(read) for target in assign.targets)
             and any(part is not assign.value and part.deep_equals(read) for part in descendants(assign.value))
@@ -195,7 +195,7 @@ class SetOrders:
                 (other, node)
                 for other in self._reach.units
                 for node in other.names.every(cst.Attribute)
-                if isinstance(node, cst.Attribute) and node.attr.value == target.attr.value and node is not target
+                if node.attr.value == target.attr.value and node is not target
             ]
             if any(_is_sorted(other, node) for other, node in reads):
                 return False
@@ -207,7 +207,7 @@ class SetOrders:
     def _imported(self, unit: Unit, name: str) -> bool:
         """Whether another module of the program imports a variable of this one."""
         return any(
-            isinstance(alias, cst.ImportAlias) and getattr(alias.name, "value", "") == name
+            getattr(alias.name, "value", "") == name
             for other in self._reach.units
             if other is not unit
             for alias in other.names.every(cst.ImportAlias)
@@ -239,7 +239,7 @@ class SetOrders:
         if isinstance(loop.iter, cst.Call) and method_name(loop.iter) in ("enumerate", "zip"):
             numbered = isinstance(loop.target, cst.Tuple) and method_name(loop.iter) == "enumerate"
             target = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) and numbered else loop.target
-            counters |= {node.value for node in descendants(target) if isinstance(node, cst.Name)}
+            counters |= {node.value for node in nodes_in(target, cst.Name)}
         for node in run:
             put = self._put(node, counters)
             other = self._reach.unit_of(node, unit) if put is not None else unit

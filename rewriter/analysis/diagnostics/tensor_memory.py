@@ -16,7 +16,7 @@ from ..dataflow.values import State, Unit, origins
 from ..layouts.loop_layouts import unmoved
 from ..syntax.definitions import seen_values
 from ..syntax.nodes import dotted
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.gradient_path import GradientPath
 from ..training.training import Training
 
@@ -94,7 +94,7 @@ def _of_outputs(state: State, unit: Unit, change: TensorChange) -> bool:
     given = [part for v in change.values for part in (v, unmoved(v))]
     if not dotted(change.field) or not any(origins(state.values.get(part), Role.OUTPUT) for part in given):
         return False
-    cut = (n for v in change.values for n in descendants(v) if isinstance(n, cst.Attribute))
+    cut = (n for v in change.values for n in nodes_in(v, cst.Attribute))
     if isinstance(change.field, cst.Attribute) or any(n.attr.value in ("detach", "data") for n in cut):
         return True
     return any(
@@ -153,7 +153,7 @@ def _depends(unit: Unit, value: cst.BaseExpression, field: cst.BaseExpression) -
         node = pending.pop()
         if node.deep_equals(field) or _names(node, field):
             return True
-        named = [n for n in (node, *descendants(node)) if isinstance(n, cst.Name) and n in unit.names.within]
+        named = [n for n in nodes_in(node, cst.Name) if n in unit.names.within]
         behind = [v for name in named for v in seen_values(unit.names, name) if v not in seen]
         seen.update(behind)
         pending += behind
@@ -164,7 +164,7 @@ def _of_evaluation(unit: Unit, read: cst.CSTNode) -> bool:
     """Whether a read is in code that asks whether the model trains: running statistics, which evaluation reads."""
     around = unit.names.enclosing(read, cst.If, cst.IfExp)
     tests = (node.test for node in around if isinstance(node, (cst.If, cst.IfExp)))
-    return any(isinstance(n, cst.Attribute) and n.attr.value == "training" for t in tests for n in descendants(t))
+    return any(n.attr.value == "training" for t in tests for n in nodes_in(t, cst.Attribute))
 
 
 def _is_joined(state: State, reach: Reach, unit: Unit, change: TensorChange) -> bool:

@@ -22,7 +22,7 @@ from ..layouts.engine.layout import (
     varies,
 )
 from ..layouts.loop_layouts import LoopLayouts, layouts_of
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 
 
@@ -94,7 +94,7 @@ class _Told:
     def _read(self, name: cst.Name) -> list[str]:
         """The variables with rows that the statement reads which sets a name."""
         statement = self.unit.names.statement(name)
-        names = (node for node in descendants(statement) if isinstance(node, cst.Name) and node is not name)
+        names = (node for node in nodes_in(statement, cst.Name) if node is not name)
         read = (node for node in names if (binding := self.unit.names.binding(node)) and node in binding.reads)
         return list(dict.fromkeys(node.value for node in read if varies(self.layouts.value(node))))
 

@@ -23,7 +23,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.nodes import is_docstring, keyword, positional
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .init_sites import Start
 from .manual_ddp import ByHand
@@ -263,8 +263,7 @@ class _DistributionReader:
             n.value
             for r in unit.names.returns.get(function, ())
             if r.value is not None
-            for n in descendants(r.value)
-            if isinstance(n, cst.Name)
+            for n in nodes_in(r.value, cst.Name)
         }
         for definition in binding.definitions:
             if isinstance(definition, cst.Param) and target.value not in returned:
@@ -389,7 +388,7 @@ class _DistributionReader:
             value = small.value
         else:
             return False
-        asked = (n for n in descendants(value) if isinstance(n, cst.Call)) if value is not None else ()
+        asked = nodes_in(value, cst.Call) if value is not None else ()
         return all(method_name(n) in _PURE for n in asked)
 
     def _leaves(self, unit: Unit, function: cst.FunctionDef, sites: list[CallRecord]) -> None:
@@ -424,7 +423,7 @@ def _asks_first(unit: Unit, call: cst.Call) -> bool:
     function = unit.names.function(call)
     if isinstance(function, cst.Module):
         return False
-    return any(isinstance(n, cst.Attribute) and n.attr.value in _ASKS for n in descendants(function))
+    return any(n.attr.value in _ASKS for n in nodes_in(function, cst.Attribute))
 
 
 def _text(unit: Unit, node: cst.CSTNode) -> str:
@@ -445,8 +444,6 @@ def _given(call: cst.Call, index: int, name: str) -> cst.BaseExpression:
 def _switches(unit: Unit) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
     """The statements that set the wrapper's switch, each with what they set it to."""
     for node in unit.names.every(cst.Assign):
-        if not isinstance(node, cst.Assign):
-            continue
         targets = [target.target for target in node.targets]
         if any(isinstance(t, cst.Attribute) and t.attr.value == "require_backward_grad_sync" for t in targets):
             yield unit.names.statement(node), node.value

@@ -16,7 +16,7 @@ from ..dataflow.code_place import CodePlace
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.leaving import HANDLERS, exits_quietly, quiet_exit
-from ..syntax.walk import children, descendants
+from ..syntax.walk import children, descendants, nodes_in
 from .rank_questions import RankQuestions
 
 _NUMBERS = frozenset({"process_index", "local_process_index"})
@@ -28,7 +28,7 @@ _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, 
 
 def _has_number(expression: cst.CSTNode) -> bool:
     """Whether an expression computes with the number of this process; a bar that is disabled elsewhere does not."""
-    return any(isinstance(part, cst.Attribute) and part.attr.value in _NUMBERS for part in descendants(expression))
+    return any(part.attr.value in _NUMBERS for part in nodes_in(expression, cst.Attribute))
 
 
 class Guards:
@@ -104,7 +104,7 @@ class Guards:
 
     def _names_called(self, unit: Unit, node: cst.CSTNode) -> Iterator[str]:
         calls = self.state.calls
-        return (outside_name(calls[one]) for one in descendants(node) if isinstance(one, cst.Call) and one in calls)
+        return (outside_name(calls[one]) for one in nodes_in(node, cst.Call) if one in calls)
 
     def _left(self, unit: Unit, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The earlier statements of a block at which some processes leave it."""

@@ -93,7 +93,7 @@ def running(reach: Reach, unit: Unit) -> Iterator[tuple[cst.Call, str]]:
 def _environment(unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
     """Reads and writes of the variables that launchers set."""
     for node in unit.names.every(cst.SimpleString):
-        if isinstance(node, cst.SimpleString) and node.evaluated_value in _VARIABLES:
+        if node.evaluated_value in _VARIABLES:
             for around in list(unit.names.ancestors(node))[:4]:
                 text = unit.names.module.code_for_node(around) if isinstance(around, (cst.Subscript, cst.Call)) else ""
                 if text.startswith(("os.environ", "environ", "os.getenv", "getenv")):

@@ -11,7 +11,7 @@ from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Wrapped
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .tracing import Tracer
 
 _CHILDREN = frozenset({"children", "named_children"})
@@ -45,8 +45,8 @@ class WrapperReads:
 
     def _for_wrappers(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a call only runs where the object is found to be a wrapper, or to have ``.module``."""
-        around = [a.test for a in unit.names.enclosing(call, cst.If, cst.IfExp) if isinstance(a, (cst.If, cst.IfExp))]
-        asking = (n for test in around for n in descendants(test) if isinstance(n, cst.Call))
+        around = [a.test for a in unit.names.enclosing(call, cst.If, cst.IfExp)]
+        asking = (n for test in around for n in nodes_in(test, cst.Call))
         return any(method_name(each) in ("isinstance", "hasattr") for each in asking)
 
     def wraps(self, unit: Unit, node: cst.BaseExpression) -> bool | None:
@@ -131,10 +131,8 @@ class WrapperReads:
             parted = above.attr.value in ("split", "partition") and part is not None
             return part if parted and _counts_from_start(part) else None
         if isinstance(above, cst.Subscript) and above.value is name:
-            tests = (
-                a.test for a in unit.names.enclosing(name, cst.If, cst.IfExp) if isinstance(a, (cst.If, cst.IfExp))
-            )
-            stripped = any(isinstance(n, cst.Call) and _strips(n) for test in tests for n in descendants(test))
+            tests = (a.test for a in unit.names.enclosing(name, cst.If, cst.IfExp))
+            stripped = any(_strips(n) for test in tests for n in nodes_in(test, cst.Call))
             return above if _counts_from_start(above) and not stripped else None
         if isinstance(above, cst.Comparison) and above.left is name:
             return above

@@ -7,7 +7,7 @@ import libcst as cst
 from ...facts.torch_api import surroundings
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unknown
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 
 _COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunzip")
 
@@ -21,6 +21,6 @@ def brings(record: CallRecord) -> bool:
         things = record.receiver.things if record.receiver is not None else ()
         return any(isinstance(t, Unknown) and t.qualified.startswith(("zipfile.", "tarfile.")) for t in things)
     if name in ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call"):
-        words = (n.value for arg in call.args for n in descendants(arg) if isinstance(n, cst.SimpleString))
+        words = (n.value for arg in call.args for n in nodes_in(arg, cst.SimpleString))
         return any(word.strip("rfb\"'").startswith(_COMMANDS) for word in words)
     return False

@@ -21,7 +21,7 @@ from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
 from ..syntax.leaving import HANDLERS
 from ..syntax.scopes import Binding, ScopeKind
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from ..training.training import Training
 from .existing_guards import guarded
@@ -167,7 +167,7 @@ def _before_questions(unit: Unit, call: cst.Call) -> cst.CSTNode:
     """The statement of a load, or that which asks whether the file is there: its answers differ while one writes."""
     statement = unit.names.statement(call)
     for around in unit.names.enclosing(call, cst.If):
-        if isinstance(around, cst.If) and any(asks_existence(part) for part in descendants(around.test)):
+        if any(asks_existence(part) for part in descendants(around.test)):
             statement = unit.names.statement(around)
     return statement
 
@@ -235,7 +235,7 @@ def _is_data(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
             for arg in taker.args:
                 held = members(state, state.slot(arg.value))
                 state.solver.run()
-                read = {other.names.binding(n) for n in descendants(arg) if isinstance(n, cst.Name)}
+                read = {other.names.binding(n) for n in nodes_in(arg, cst.Name)}
                 if any(o.node is call for o in origins(held, Role.CHECKPOINT)) or not named.isdisjoint(read):
                     return True
     return False
@@ -281,9 +281,7 @@ def waits(unit: Unit, statement: cst.CSTNode) -> bool:
     """Whether the statement before one waits for everyone already."""
     body = getattr(unit.names.parents.get(statement), "body", ())
     before = next((one for one, other in pairwise(body) if other is statement), None)
-    return before is not None and any(
-        isinstance(node, cst.Call) and method_name(node) == "wait_for_everyone" for node in descendants(before)
-    )
+    return before is not None and any(method_name(node) == "wait_for_everyone" for node in nodes_in(before, cst.Call))
 
 
 def _path(unit: Unit, call: cst.Call, position: int) -> str | None:

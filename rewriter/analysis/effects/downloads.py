@@ -137,9 +137,9 @@ class Fetches:
             statement = around_it
         elif not isinstance(self.unit.names.parents.get(call), cst.Expr):
             return _used(call)
-        around_it = next(self.unit.names.enclosing(call, cst.Try), None)
-        if isinstance(around_it, cst.Try) and _only_tries(around_it):
-            statement = around_it  # where it fails, nobody is left waiting
+        tried = next(self.unit.names.enclosing(call, cst.Try), None)
+        if tried is not None and _only_tries(tried):
+            statement = tried  # where it fails, nobody is left waiting
         if asked is not None or not isinstance(self.unit.names.parents.get(statement), (cst.IndentedBlock, cst.Module)):
             return _used(call)
         if self.together(self.unit, statement):

@@ -19,7 +19,7 @@ from ..dataflow.values import Instance, Klass, State, Unit, Unknown, origins
 from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
 from .brought import brings
@@ -288,12 +288,7 @@ class _Search:
 
     def _hoisted(self, call: cst.Call, statement: cst.CSTNode, kind: EffectKind) -> None:
         """A write whose argument is computed by all: computed first, then written by one."""
-        forwards = [
-            node
-            for arg in call.args
-            for node in descendants(arg)
-            if isinstance(node, cst.Call) and self.together.starts(node)
-        ]
+        forwards = [node for arg in call.args for node in nodes_in(arg, cst.Call) if self.together.starts(node)]
         outer = [f for f in forwards if not any(f is not g and f in set(descendants(g)) for g in forwards)]
         alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
         if len(outer) != 1 or not alone or _moves_ahead(call, outer[0]):
@@ -375,7 +370,7 @@ def stands_alone(unit: Unit, call: cst.Call) -> bool:
 
 def _takes_along(call: cst.Call) -> bool:
     """Whether the arguments of a call change something that all processes keep: ``os.remove(kept.pop(0))``."""
-    inner = (n for arg in call.args for n in descendants(arg) if isinstance(n, (cst.Call, cst.NamedExpr)))
+    inner = (n for arg in call.args for n in nodes_in(arg, cst.Call, cst.NamedExpr))
     return any(isinstance(n, cst.NamedExpr) or method_name(n) in ("pop", "popleft", "popitem") for n in inner)
 
 

@@ -11,7 +11,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..dataflow.values import State, Unit, origins
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from ..training.training import Training
 
 
@@ -43,8 +43,8 @@ def names_main(state: State, expression: cst.CSTNode) -> bool:
 
 
 def _names_main(state: State, expression: cst.CSTNode) -> bool:
-    for part in descendants(expression):
-        if isinstance(part, cst.Attribute) and part.attr.value.endswith("main_process"):
+    for part in nodes_in(expression, cst.Attribute):
+        if part.attr.value.endswith("main_process"):
             if origins(state.values.get(part.value), Role.ACCELERATOR):
                 return True
     return False

@@ -21,7 +21,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import CallRecord, State, Unit, origins
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from ..training.training import Training
 from .brought import brings
@@ -161,8 +161,8 @@ class Makings:
         """Whether a check is for a path that is in the write, or in the ``with`` that opens it."""
         paths = {
             self.unit.names.module.code_for_node(part)
-            for node in descendants(question.test)
-            if isinstance(node, cst.Call) and asks_existence(node)
+            for node in nodes_in(question.test, cst.Call)
+            if asks_existence(node)
             for part in _asked(node)
         }
         wholes: list[cst.CSTNode] = [call]
@@ -199,7 +199,7 @@ class FileQuestions:
             (CodePlace(home, question), runs)
             for home in self.reach.units
             for question in home.names.every(cst.If)
-            if isinstance(question, cst.If) and home.names.function(question) in self.reach.reachable
+            if home.names.function(question) in self.reach.reachable
             if any(asks_existence(part) for part in descendants(question.test))
             for part in self._chosen(home, question)
             if (runs := frozenset(self.reach.runs(part, home))).isdisjoint(self._trained)
@@ -265,7 +265,7 @@ _FEW = 4
 
 
 def _calls(node: cst.CSTNode) -> list[cst.Call]:
-    return [n for n in descendants(node) if isinstance(n, cst.Call)]
+    return list(nodes_in(node, cst.Call))
 
 
 def _if_missing(question: cst.If) -> cst.CSTNode | None:
@@ -303,7 +303,7 @@ def _asked(call: cst.Call) -> list[cst.BaseExpression]:
 
 def _is_missing(question: cst.If, call: cst.Call) -> bool:
     """Whether a call is in the branch that is taken if the file is missing."""
-    denials = (n for n in descendants(question.test) if isinstance(n, cst.UnaryOperation))
+    denials = nodes_in(question.test, cst.UnaryOperation)
     nots = (n for n in denials if isinstance(n.operator, cst.Not))
     denied = any(asks_existence(part) for n in nots for part in descendants(n))
     branch = question.body if denied else question.orelse

@@ -17,7 +17,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import State, Unit
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .existing_guards import guarded
 from .folders import making
 from .path_names import PathNames, around, text
@@ -127,7 +127,7 @@ class FileUses:
 
     def _of_main(self) -> Iterator[tuple[Unit, cst.CSTNode, cst.Call]]:
         for unit, node in self._writing:
-            yield from ((unit, node, call) for call in descendants(node) if isinstance(call, cst.Call))
+            yield from ((unit, node, call) for call in nodes_in(node, cst.Call))
 
     def _of_all(self, *, loads: bool = False) -> list[tuple[Unit, cst.Call]]:
         """The calls that all processes come to, and that may use a file; ``loads``: those of checkpoints too."""

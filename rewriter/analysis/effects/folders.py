@@ -15,7 +15,7 @@ from ..dataflow.containers import members
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import seen_values
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .existing_guards import guarded, starred
 from .handles import Handles, asks_existence
 
@@ -148,9 +148,9 @@ def _questions_around(state: State, unit: Unit, node: cst.CSTNode) -> Iterator[c
         if isinstance(around, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
             return
         if isinstance(around, (cst.If, cst.While, cst.IfExp)) and below is not around.test:
-            parts = (around.test, *descendants(around.test))
+            parts = list(descendants(around.test))
             values = [v for part in parts if isinstance(part, cst.Name) for v in seen_values(unit.names, part)]
-            for part in (*parts, *(part for value in values for part in (value, *descendants(value)))):
+            for part in (*parts, *(part for value in values for part in descendants(value))):
                 if asks_existence(part) or any(t.node is part for t in traces(state.values.get(part), Trail.STAMP)):
                     yield part
         below = around
@@ -255,7 +255,7 @@ def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Fin
         asked = _question(unit, loop)
         if asked is None or guarded(state, unit, loop) or _followed_by_broadcast(unit, loop):
             continue
-        returns = [n for n in descendants(loop.body) if isinstance(n, cst.Return)]
+        returns = list(nodes_in(loop.body, cst.Return))
         if returns:
             yield _searched(asked)
             continue
@@ -278,7 +278,7 @@ def _question(unit: Unit, loop: cst.While | cst.For) -> cst.Call | None:
 
 def _ends(unit: Unit, loop: cst.While | cst.For) -> Iterator[cst.CSTNode]:
     """What ends a loop: a `break`, a `return`, a new value of what its condition reads; and what goes past these."""
-    read = {n.value for n in descendants(loop.test) if isinstance(n, cst.Name)} if isinstance(loop, cst.While) else ()
+    read = {n.value for n in nodes_in(loop.test, cst.Name)} if isinstance(loop, cst.While) else ()
     found = [
         node
         for node in descendants(loop.body)
@@ -324,7 +324,7 @@ def _set_and_read(unit: Unit, loop: cst.While | cst.For) -> tuple[str, ...]:
                 reads = [r for r in binding.reads if r in unit.names.parents and r not in inside]
                 if any(order(r) > order(loop) for r in reads):
                     found.append(binding.name)
-    targets = [node.target for node in descendants(loop.body) if isinstance(node, (cst.AssignTarget, cst.AugAssign))]
+    targets = [node.target for node in nodes_in(loop.body, cst.AssignTarget, cst.AugAssign)]
     placed = sorted((node for node in targets if isinstance(node, (cst.Attribute, cst.Subscript))), key=order)
     return tuple(dict.fromkeys([*found, *(unit.names.module.code_for_node(_place(node)) for node in placed)]))
 
@@ -348,5 +348,5 @@ def _followed_by_broadcast(unit: Unit, loop: cst.CSTNode) -> bool:
 
 
 def _broadcasts(statement: cst.CSTNode) -> bool:
-    calls = (node for node in descendants(statement) if isinstance(node, cst.Call))
+    calls = nodes_in(statement, cst.Call)
     return any(method_name(call) == "broadcast_object_list" for call in calls)

@@ -18,7 +18,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name, outside_names
 from ..dataflow.values import External, Klass, State, Unit, Unknown
 from ..syntax.nodes import dotted, keyword
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.draws import drawn
 from .existing_guards import Together, guarded, names_main, starred
 from .handle_reads import HandleReads
@@ -184,7 +184,7 @@ class Handles:
     def file(self, call: cst.Call) -> Handle | Finding:
         """A file that is opened for writing and used in many places: the other processes write to nowhere."""
         plain = outside_name(self.state.calls[call]) in ("builtins.open", "io.open", "codecs.open")
-        reads = any(isinstance(n, cst.SimpleString) and "+" in n.value for a in call.args for n in descendants(a.value))
+        reads = any("+" in n.value for a in call.args for n in nodes_in(a.value, cst.SimpleString))
         path = call.args[0] if call.args and not call.args[0].star else None
         if not plain or reads or path is None or (path.keyword is not None and path.keyword.value != "file"):
             return Finding(
@@ -305,7 +305,7 @@ def asks_existence(node: cst.CSTNode) -> bool:
 def _catches(handler: cst.ExceptHandler) -> bool:
     if handler.type is None:
         return True
-    types = {n.value for n in descendants(handler.type) if isinstance(n, cst.Name)}
+    types = {n.value for n in nodes_in(handler.type, cst.Name)}
     return bool(types & {"OSError", "FileExistsError", "IOError", "EnvironmentError", "Exception", "BaseException"})
 
 

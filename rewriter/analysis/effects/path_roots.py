@@ -33,11 +33,10 @@ class Roots:
         self._options: dict[str, list[tuple[Unit, cst.BaseExpression]]] = {}
         for unit in reach.units:
             for node in unit.names.every(cst.Assign):
-                if isinstance(node, cst.Assign):
-                    kept = [target.target for target in node.targets if isinstance(target.target, cst.Attribute)]
-                    texts = [*map(dotted, kept), *_of_class(unit, node)]
-                    for text in texts:
-                        self._kept.setdefault(text, []).append((unit, node.value))
+                kept = [target.target for target in node.targets if isinstance(target.target, cst.Attribute)]
+                texts = [*map(dotted, kept), *_of_class(unit, node)]
+                for text in texts:
+                    self._kept.setdefault(text, []).append((unit, node.value))
             for call in unit.names.calls:
                 default, name = keyword(call, "default"), option(call)
                 if default is not None and name is not None:

@@ -19,7 +19,7 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
 from ..layouts.swallowed_errors import goes_on
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from .checkpoints import waits
 from .existing_guards import guarded
@@ -209,7 +209,7 @@ class ReadBack:
         """Where all can wait in the functions that write what the same statement reads after it has called them."""
         names = unit.names
         made = [firsts[key] for key in keys if key in firsts]
-        for call in (n for n in descendants(names.statement(reading)) if isinstance(n, cst.Call)):
+        for call in nodes_in(names.statement(reading), cst.Call):
             inside = reading in names.ancestors(call)
             if not inside and (reading in descendants(call) or names.order(call) >= names.order(reading)):
                 continue
@@ -240,7 +240,7 @@ class ReadBack:
             or names.function(first) is not names.function(later)
         ):
             return None
-        read = (part for path in paths for part in descendants(path) if isinstance(part, cst.Name))
+        read = (part for path in paths for part in nodes_in(path, cst.Name))
         given = (node for name in read if (binding := names.binding(name)) is not None for node in binding.definitions)
         inside = set(descendants(loop))
         if any(node in inside for node in given) or self._joined.within(unit, loop):

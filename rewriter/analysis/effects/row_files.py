@@ -8,7 +8,7 @@ from ...findings import Finding, Severity
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import positional
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .written import written
 
 
@@ -44,7 +44,7 @@ def for_rows_too(state: State, unit: Unit, call: cst.Call) -> Finding:
 
 def _depends_on_row(unit: Unit, function: cst.CSTNode, value: cst.CSTNode, seen: frozenset[cst.CSTNode]) -> bool:
     """Whether a value depends on what a function is called with, beside its object, or on what a loop goes through."""
-    for name in (node for node in descendants(value) if isinstance(node, cst.Name) and node in unit.names.within):
+    for name in (node for node in nodes_in(value, cst.Name) if node in unit.names.within):
         binding = unit.names.binding(name)
         if binding is None or binding.scope.node is not function or value in seen:
             continue

@@ -54,9 +54,8 @@ def _used(reach: Reach, *, by_text: bool) -> frozenset[_Definition]:
     where code looks one up by a text."""
     defined: dict[str, list[_Definition]] = {}
     for unit in reach.units:
-        for node in unit.names.every(cst.FunctionDef, cst.ClassDef):
-            assert isinstance(node, (cst.FunctionDef, cst.ClassDef))
-            defined.setdefault(node.name.value, []).append(node)
+        for definition in unit.names.every(cst.FunctionDef, cst.ClassDef):
+            defined.setdefault(definition.name.value, []).append(definition)
     everything = frozenset(one for several in defined.values() for one in several)
     named: dict[_Owner | None, set[_Definition]] = {}
     for unit in reach.units:

@@ -18,7 +18,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import attribute_assignments, bindings_value, seen_values
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .constant_quotients import is_written_number
 from .engine.layout import Partial, ShardSize, inner
@@ -75,7 +75,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
 
 def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:
     """What a loop adds to a variable that it does not give a new value in the same turn before."""
-    adds = [n for n in descendants(loop) if isinstance(n, cst.AugAssign) and isinstance(n.operator, cst.AddAssign)]
+    adds = [n for n in nodes_in(loop, cst.AugAssign) if isinstance(n.operator, cst.AddAssign)]
     return [node for node in adds if not _begins_anew(unit, loop, node)]
 
 
@@ -119,8 +119,8 @@ def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> 
 
 
 def _divisors(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    for node in descendants(value):
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+    for node in nodes_in(value, cst.BinaryOperation):
+        if isinstance(node.operator, cst.Divide):
             yield node.right
 
 

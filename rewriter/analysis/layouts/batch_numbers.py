@@ -23,7 +23,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import adds_one, counter, keyword
 from ..syntax.scopes import Binding
-from ..syntax.walk import children, descendants
+from ..syntax.walk import children, descendants, nodes_in
 from ..training.gradient_path import GradientPath
 from ..training.training import Training
 from .engine.layout import Layout, Partial, Replicated, ShardSize, inner, varies
@@ -90,7 +90,7 @@ class _NumberedLoop:
         for node in self._nodes:
             if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
                 binding = self._unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
-                read = (part for part in descendants(node.value) if isinstance(part, cst.Name))
+                read = nodes_in(node.value, cst.Name)
                 whole = self._joined.joins(node.value) or any(map(self._joined.holds, read))
                 if binding is not None and not whole and isinstance(self._value(node.value), ShardSize):
                     yield binding
@@ -167,7 +167,7 @@ class _NumberedLoop:
         """Whether a table has as many entries as the process has batches: ``found = [None] * len(loader)``."""
         binding = self._unit.names.binding(table) if isinstance(table, cst.Name) else None
         values = bindings_value(self._unit.names, binding) if binding is not None else ()
-        calls = (part for value in values for part in descendants(value) if isinstance(part, cst.Call))
+        calls = (part for value in values for part in nodes_in(value, cst.Call))
         counted = [call.args[0].value for call in calls if method_name(call) == "len" and call.args]
         return any(origins(self._state.values.get(each), Role.LOADER) for each in counted)
 

@@ -16,7 +16,7 @@ from ..dataflow.values import Unit
 from ..syntax.definitions import seen_values
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 
 _OF_SCRIPTS = frozenset({"init_hidden"})
@@ -59,10 +59,8 @@ def _shapes(call: cst.Call) -> bool:
 def divided_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> bool:
     """Whether something below a node is divided by such a size: ``hits / args.batch_size``."""
     return any(
-        isinstance(part, cst.BinaryOperation)
-        and isinstance(part.operator, cst.Divide)
-        and any(part.right.deep_equals(size) for size in sizes)
-        for part in descendants(node)
+        isinstance(part.operator, cst.Divide) and any(part.right.deep_equals(size) for size in sizes)
+        for part in nodes_in(node, cst.BinaryOperation)
     )
 
 
@@ -73,7 +71,7 @@ def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.
     counts = {count.binding for count in found if count.form != "computed"}
     for node in (n for statement in tail for n in descendants(statement)) if counts else ():
         if isinstance(node, cst.Call) and _shapes(node):
-            names = (n for arg in node.args for n in descendants(arg) if isinstance(n, cst.Name))
+            names = (n for arg in node.args for n in nodes_in(arg, cst.Name))
             if any(unit.names.binding(name) in counts for name in names):
                 return True
     return False
@@ -90,9 +88,7 @@ class RowCount(NamedTuple):
 
 def row_counts(unit: Unit, statement: cst.CSTNode) -> Iterator[RowCount]:
     """The variables that a statement gives the number of a tensor's rows."""
-    for node in descendants(statement):
-        if not isinstance(node, cst.Assign):
-            continue
+    for node in nodes_in(statement, cst.Assign):
         target, value = node.targets[0].target, node.value
         several = isinstance(target, (cst.Tuple, cst.List))
         first = target.elements[0].value if isinstance(target, (cst.Tuple, cst.List)) else target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ..dataflow.values import Unit
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .divergence import Equality
 
 Tested = cst.If | cst.While
@@ -25,7 +25,7 @@ def own_conditions(equality: Equality, unit: Unit, node: cst.CSTNode) -> list[tu
         if value is not node:
             tests = (a for a in home.names.enclosing(place, *TESTED) if isinstance(a, TESTED))
             found.update({a: home for a in tests if equality.is_local(home, a.test)})
-        for call in (n for n in (value, *descendants(value)) if isinstance(n, cst.Call)):
+        for call in nodes_in(value, cst.Call):
             for function in equality.reach.called(call):
                 own = equality.reach.unit(function)
                 pending += ((own, r, r.value or r) for r in own.names.returns.get(function, ()))

@@ -114,7 +114,7 @@ def deciding(
             if found is not None and differs(unit, found.value):
                 yield found
     for node in unit.names.every(cst.For, cst.CompFor):
-        if isinstance(node, (cst.For, cst.CompFor)) and unit.names.function(node) in reach.reachable:
+        if unit.names.function(node) in reach.reachable:
             yield from _turning(unit, node, joint, differs, split)
     for record in joint.training.ticks:
         for arg in record.node.args if record.unit is unit else ():
@@ -235,7 +235,7 @@ def _chooses_loss(state: State, unit: Unit, branch: cst.CSTNode) -> bool:
 def _rates(unit: Unit, reach: Reach) -> Iterator[tuple[cst.BaseExpression, cst.CSTNode]]:
     """The values that become a learning rate: ``group["lr"] = ...``."""
     for node in unit.names.every(cst.Assign, cst.AugAssign):
-        if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
+        if unit.names.function(node) in reach.reachable:
             if _is_rate(node):
                 yield node.value, node
 
@@ -259,7 +259,7 @@ def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint
     """Whether a branch of a statement leaves a loop, a function or the program while all processes work together."""
     words = {word for branch in branches for word in jumps(branch, inner=isinstance(node, cst.While))}
     if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
-        loops = [a for a in unit.names.enclosing(node, cst.For, cst.While) if isinstance(a, (cst.For, cst.While))]
+        loops = list(unit.names.enclosing(node, cst.For, cst.While))
         if any(joint.runs(loop.body) is not None for loop in loops):
             return True
     if "loop" in words:

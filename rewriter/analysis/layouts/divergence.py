@@ -26,7 +26,7 @@ from ..dataflow.values import CallRecord, Instance, Mapping, State, Unit, origin
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
-from ..syntax.walk import children, descendants
+from ..syntax.walk import children, descendants, nodes_in
 from ..training.draws import drawn
 from ..training.training import Training
 from .expressions import arguments, counts_dimensions, is_width, value_at
@@ -134,7 +134,7 @@ class Equality:
 
     def local_names(self, unit: Unit, node: cst.CSTNode) -> list[cst.Name]:
         """The names in an expression that hold something of one process's own."""
-        names = [n for n in descendants(node) if isinstance(n, cst.Name) and n in unit.names.within]
+        names = [n for n in nodes_in(node, cst.Name) if n in unit.names.within]
         return [n for n in names if any(self._comes_from_share(key) for key in self._keys(unit, n))]
 
     def source(self, binding: Binding) -> cst.CSTNode | None:
@@ -269,8 +269,7 @@ class Equality:
 
     def _under(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         for around in unit.names.enclosing(node, cst.If, cst.While):
-            if isinstance(around, (cst.If, cst.While)):
-                yield from self._truth(unit, around.test)
+            yield from self._truth(unit, around.test)
 
     def _keys(self, unit: Unit, node: cst.CSTNode) -> Iterable[Key]:
         """What an expression depends on."""
@@ -424,7 +423,7 @@ class Equality:
             return True
         unit, own = self.reach.unit(function), {param.name.value for param in positional(function)[:1]}
         given = [r.value for r in unit.names.returns.get(function, ()) if r.value is not None]
-        parts = (part for value in given for part in (value, *descendants(value)))
+        parts = (part for value in given for part in descendants(value))
         return self.reach.yields(function) or any(isinstance(n, cst.Name) and n.value in own for n in parts)
 
     def _is_given(self, unit: Unit, call: cst.Call, function: FunctionNode, place: int | None) -> Iterator[Key]:

@@ -12,7 +12,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .epoch_totals import Total
 
 _DEPTH = 3
@@ -106,8 +106,8 @@ def division(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression]
 def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, depth: int = 0) -> list[Total]:
     """The totals that an expression is computed from; not by how many entries an array of them has: ``total.size``."""
     among, found = list(totals), dict[Total, None]()
-    for part in descendants(node):
-        if isinstance(part, (cst.Name, cst.Attribute, cst.Subscript)) and not is_shape(unit.names.parents.get(part)):
+    for part in nodes_in(node, cst.Name, cst.Attribute, cst.Subscript):
+        if not is_shape(unit.names.parents.get(part)):
             here = [total for total in among if is_place(unit, total, part)]
             found.update(dict.fromkeys(here))
             binding = unit.names.binding(part) if isinstance(part, cst.Name) and not here else None

@@ -15,7 +15,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.step_counts import bars
 from .loop_step import is_synchronised
 from .losses import assigned
@@ -60,7 +60,7 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
 def deciding(unit: Unit, loop: cst.CSTNode, total: Total) -> Iterator[cst.BaseExpression]:
     """What decides, beside the value itself, what a statement of a loop adds: the entry that it is added to, the
     condition of ``1 if right else 0``, and in which turns of the loops and conditions around it."""
-    yield from (part.test for value in total.value for part in descendants(value) if isinstance(part, cst.IfExp))
+    yield from (part.test for value in total.value for part in nodes_in(value, cst.IfExp))
     place = total.place
     while isinstance(place, (cst.Attribute, cst.Subscript)):
         if isinstance(place, cst.Subscript):

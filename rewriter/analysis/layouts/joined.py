@@ -12,7 +12,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import Instance, Unit
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .epoch_totals import Total, collecting
 
 
@@ -69,7 +69,7 @@ class Joined:
             values += [] if binding in seen else self._given(binding, name)
             seen.add(binding)
             met.update(total.node for total in collected)
-            pending += [n for value in values for n in descendants(value) if isinstance(n, cst.Name)]
+            pending += [n for value in values for n in nodes_in(value, cst.Name)]
         return False
 
     def _given(self, binding: Binding, name: cst.Name) -> list[cst.BaseExpression]:

@@ -10,7 +10,7 @@ from ...facts.module import Gather
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .loop_step import is_synchronised
 
 
@@ -34,7 +34,7 @@ def joined_metrics(
 
 def _reads(unit: Unit, call: cst.Call, gather: Gather) -> bool:
     """Whether a call is given what a gather before it has set anew."""
-    held = {node.value for arg in call.args for node in descendants(arg.value) if isinstance(node, cst.Name)}
+    held = {node.value for arg in call.args for node in nodes_in(arg.value, cst.Name)}
     held.update(arg.value.value for arg in call.args if isinstance(arg.value, cst.Name))
     same = unit.names.function(call) is unit.names.function(gather.node)
     return same and not held.isdisjoint(gather.set_anew) and unit.names.order(gather.node) < unit.names.order(call)

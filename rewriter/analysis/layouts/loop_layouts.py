@@ -14,7 +14,7 @@ from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .engine.interpreter import Interpreter
 from .engine.layout import (
     REPLICATED,
@@ -151,7 +151,7 @@ class LoopLayouts:
 
     def counts_chosen(self, node: cst.BaseExpression) -> bool:
         """Whether some of the batch's rows, chosen by what is in them, are in an expression: it may count them."""
-        parts = (part for part in descendants(node) if isinstance(part, (cst.Name, cst.Subscript)))
+        parts = nodes_in(node, cst.Name, cst.Subscript)
         return any(holds_chosen(self.value(part)) for part in parts)
 
 
@@ -248,7 +248,7 @@ def _drawn(
 ) -> dict[cst.CSTNode, Layout]:
     """The calls in a loop that draw its batches, where the loop itself goes through something else."""
     target = None if isinstance(loop, cst.While) else loop.target
-    names = [n for n in (target, *descendants(target)) if isinstance(n, cst.Name)] if target is not None else []
+    names = list(nodes_in(target, cst.Name)) if target is not None else []
     bindings = (unit.names.binding(name) for name in names)
     if any(origins(state.binding(binding), *SHARES) for binding in bindings if binding is not None):
         return {}

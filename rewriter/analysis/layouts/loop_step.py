@@ -17,7 +17,7 @@ from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .batch_shapes import is_row_count, row_counts
 from .engine.layout import (
@@ -92,12 +92,12 @@ class Step:
     def read_inside(self, training: Training) -> list[Binding]:
         """Variables that the forward's own arguments read."""
         calls = (node for node in descendants(self.forward) if node in training.forwards)
-        names = [n for call in calls for n in descendants(call) if isinstance(n, cst.Name)]
+        names = [n for call in calls for n in nodes_in(call, cst.Name)]
         return [b for n in names if (b := self.unit.names.binding(n)) is not None and self.is_tensor(b)]
 
     def compares(self, training: Training) -> str | None:
         """What the forward pass is given that has a figure of its batch in each row: ``x - x.mean()``."""
-        calls = [call for call in descendants(self.forward) if isinstance(call, cst.Call) and call in training.forwards]
+        calls = [call for call in nodes_in(self.forward, cst.Call) if call in training.forwards]
         for value in (arg.value for call in calls for arg in call.args):
             if any(isinstance(one, Unclear) and one.compared for one in held(self.layouts.value(value))):
                 return self.unit.names.one_line(value)
@@ -189,7 +189,7 @@ class Step:
 
     def counts_rows(self, target: cst.Subscript) -> bool:
         """Whether a position follows the batch: an index from the batch, or counted on by what the batch holds."""
-        names = [n for part in target.slice for n in descendants(part) if isinstance(n, cst.Name)]
+        names = [n for part in target.slice for n in nodes_in(part, cst.Name)]
         bindings = [b for n in names if n in self.unit.names.within and (b := self.unit.names.binding(n)) is not None]
         return bool(bindings) and all(self.is_tensor(b) or self.is_number(b) for b in bindings)
 
@@ -233,7 +233,7 @@ class Step:
         """Whether what is read after the forward pass was taken from the batch before: ``labels = y.numpy()``. It holds
         the rows of one process, beside gathered ones."""
         for statement in self.front:
-            if any(isinstance(n, cst.Call) and method_name(n) in _COPYING for n in descendants(statement)):
+            if any(method_name(n) in _COPYING for n in nodes_in(statement, cst.Call)):
                 copies = [b for b in bound(self.unit, statement) if self.is_number(b)]
                 if any(read in self.behind for b in copies for read in b.reads):
                     return True
@@ -247,15 +247,15 @@ class Step:
         """
         made = dict.fromkeys(bound_by(self.unit, self.loop.target))
         for statement in self.front:
-            names = (n for n in descendants(statement) if isinstance(n, cst.Name))
+            names = nodes_in(statement, cst.Name)
             if any(b in made or self.is_tensor(b) for n in names if (b := self.unit.names.binding(n)) is not None):
                 made.update(dict.fromkeys(bound(self.unit, statement)))
         number = counter(self.loop)
         unknown = [b for b in made if not self.is_tensor(b) and not self.is_number(b) and number not in b.definitions]
         gathered = dict.fromkeys(self.read_behind())
         for statement in self.tail if unknown else ():
-            for node in descendants(statement):
-                if isinstance(node, (cst.Call, cst.Comparison, cst.BinaryOperation)) and node in self.behind:
+            for node in nodes_in(statement, cst.Call, cst.Comparison, cst.BinaryOperation):
+                if node in self.behind:
                     parts = set(descendants(node))
                     beside = next((b for b in unknown if not parts.isdisjoint(b.reads)), None)
                     if beside is not None and any(not parts.isdisjoint(b.reads) for b in gathered):
@@ -292,7 +292,7 @@ class Step:
         lines = (statement for statement in self.front if isinstance(statement, cst.SimpleStatementLine))
         for count in (count for line in lines for count in row_counts(self.unit, line)):
             name, value = count.binding.name, count.assign.value
-            base = next((n for n in descendants(value) if isinstance(n, cst.Name) and n.value != "len"), None)
+            base = next((n for n in nodes_in(value, cst.Name) if n.value != "len"), None)
             read = any(read in self.behind for read in count.binding.reads)
             if base is None or not read or not self.is_number(count.binding) or len(count.assign.targets) > 1:
                 continue
@@ -329,7 +329,7 @@ class Step:
         """The rows that a statement reads to collect something; none if it reads anything else of the batch."""
         if not isinstance(added, cst.Expr | cst.AugAssign) or any(isinstance(n, _INNER) for n in descendants(added)):
             return ()
-        names = [node for node in descendants(added.value) if isinstance(node, cst.Name) and self.is_local(node)]
+        names = [node for node in nodes_in(added.value, cst.Name) if self.is_local(node)]
         for name in names:
             binding, layout = self.unit.names.binding(name), self.layouts.value(name)
             whole = isinstance(layout, Shard) and not holds_chosen(layout) and not is_elsewhere(layout)
@@ -385,7 +385,7 @@ def _added(statement: cst.CSTNode) -> cst.BaseSmallStatement | None:
 
 def _counted_name(value: cst.BaseExpression) -> cst.Name | None:
     """``x`` of ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
-    names = [node for node in descendants(value) if isinstance(node, cst.Name) and node.value != "len"]
+    names = [node for node in nodes_in(value, cst.Name) if node.value != "len"]
     return names[0] if is_row_count(value) and names and names[0].value not in ("size", "shape") else None
 
 
@@ -414,8 +414,8 @@ def synchronised(state: State, statements: list[cst.CSTNode]) -> set[cst.CSTNode
     """What is handed to metrics that join the processes by themselves, those of torchmetrics and ignite."""
     found: set[cst.CSTNode] = set()
     for statement in statements:
-        for node in descendants(statement):
-            if isinstance(node, cst.Call) and is_synchronised(state, node):
+        for node in nodes_in(statement, cst.Call):
+            if is_synchronised(state, node):
                 found.update(n for arg in node.args for n in descendants(arg))
     return found
 
@@ -444,10 +444,9 @@ def plain(block: cst.CSTNode) -> list[cst.CSTNode]:
 def bound(unit: Unit, statement: cst.CSTNode) -> list[Binding]:
     """The variables that plain assignments in a statement set."""
     found: list[Binding] = []
-    for node in descendants(statement):
-        if isinstance(node, cst.Assign):
-            for target in node.targets:
-                found.extend(bound_by(unit, target.target))
+    for node in nodes_in(statement, cst.Assign):
+        for target in node.targets:
+            found.extend(bound_by(unit, target.target))
     return found
 
 

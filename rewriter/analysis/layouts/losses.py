@@ -16,7 +16,7 @@ from ..dataflow.values import CallRecord, Function, Instance, Mapping, Sequence,
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .divergence import Equality
 from .loss_reductions import reduces_rows, reduction_of
@@ -118,7 +118,7 @@ def _made_of(unit: Unit, name: cst.Name) -> set[cst.CSTNode]:
         for definition in set(_seen(unit, pending.pop())) - found:
             found.add(definition)
             value = assigned(unit, definition)
-            names = (n for n in descendants(value) if isinstance(n, cst.Name)) if value is not None else ()
+            names = nodes_in(value, cst.Name) if value is not None else ()
             pending += [n for n in names if unit.names.binding(n) is binding]
     return found
 
@@ -197,12 +197,12 @@ class Reducer:
         each process asks by itself whether there is a value, ``loss is None``: what is not there cannot be reduced."""
         if any(asked_for_none(node) is not None and self.equality.is_local(unit, node) for node in descendants(value)):
             return True
-        calls = (node for node in descendants(value) if isinstance(node, cst.Call))
+        calls = nodes_in(value, cst.Call)
         return any(self.equality.is_local(unit, c) and not self.equality.local_names(unit, c) for c in calls)
 
     def _everywhere(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether a node runs on all processes or on none."""
-        tests = (a for a in unit.names.enclosing(node, cst.If, cst.While) if isinstance(a, (cst.If, cst.While)))
+        tests = unit.names.enclosing(node, cst.If, cst.While)
         around = (t for t in tests if node not in set(descendants(t.test)))
         return not any(self.equality.is_local(unit, test.test) for test in around)
 
@@ -228,7 +228,7 @@ def weights(
     pending: list[cst.CSTNode] = [operand]
     while pending:
         whole = pending.pop()
-        for name in (n for n in descendants(whole) if isinstance(n, cst.Name)):
+        for name in nodes_in(whole, cst.Name):
             binding = unit.names.binding(name)
             if binding is None or not origins(state.binding(binding)):
                 continue
@@ -249,7 +249,7 @@ def _has_tensor(held: Iterable[Origin]) -> bool:
 
 def _numbers(value: cst.BaseExpression) -> set[cst.Name]:
     """The tensors whose numbers are in an expression."""
-    return {base for n in descendants(value) if isinstance(n, cst.Call) and (base := read_off(n)) is not None}
+    return {base for n in nodes_in(value, cst.Call) if (base := read_off(n)) is not None}
 
 
 def _weight(
@@ -313,7 +313,7 @@ def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | 
 
 
 def _is_reduced(state: State, value: cst.BaseExpression) -> bool:
-    calls = (n for n in descendants(value) if isinstance(n, cst.Call) and n in state.calls)
+    calls = (n for n in nodes_in(value, cst.Call) if n in state.calls)
     return any(origins(state.calls[call].receiver, Role.ACCELERATOR) for call in calls)
 
 

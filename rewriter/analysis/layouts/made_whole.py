@@ -13,7 +13,7 @@ from ...facts.torch_api import process_calls
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 
 
 class MadeWhole:
@@ -48,9 +48,8 @@ class MadeWhole:
             if isinstance(value, cst.Subscript):
                 value = value.value  # broadcast_object_list([name])[0]
             if isinstance(node, cst.Assign) and value is record.node:
-                for target in descendants(node.targets[0].target):
-                    if isinstance(target, cst.Name):
-                        self._cover(record.unit.names.binding(target), record.unit.names.end(statement))
+                for target in nodes_in(node.targets[0].target, cst.Name):
+                    self._cover(record.unit.names.binding(target), record.unit.names.end(statement))
 
     def _cover(self, binding: Binding | None, position: int) -> None:
         if binding is not None:

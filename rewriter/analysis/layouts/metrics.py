@@ -24,7 +24,7 @@ from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import is_none, keyword
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.cached_batches import drained
 from ..training.training import Training, switches_gradients_off
 from .batch_figures import BatchFigure, BatchFigures, joint_figure
@@ -291,7 +291,7 @@ def _doubt(
 
 def _doubt_of_ways(step: Step, choice: cst.If) -> str | None:
     """Why a forward pass in several branches cannot be gathered after them; None if it can."""
-    tests = (node.test for node in descendants(choice) if isinstance(node, cst.If))
+    tests = (node.test for node in nodes_in(choice, cst.If))
     if any(step.is_local(test) for test in tests):
         return "which forward pass it runs depends on the batch"
     plainly = [[one for one in way if isinstance(one, cst.SimpleStatementLine)] for way in _ways(choice)]
@@ -322,7 +322,7 @@ def _keeps(state: State, unit: Unit, loop: cst.CSTNode) -> bool:
         added = isinstance(node, cst.Call) and collects(state, node, _COLLECTING)
         holder = node.target if isinstance(node, cst.AugAssign) else getattr(getattr(node, "func", None), "value", None)
         if counts or added:
-            names = [n for n in descendants(holder) if isinstance(n, cst.Name)] if holder is not None else []
+            names = list(nodes_in(holder, cst.Name)) if holder is not None else []
             binding = unit.names.binding(names[0]) if names else None
             anew = (d for d in binding.definitions if d in inside) if binding is not None else ()
             if all(isinstance(unit.names.parents.get(d), cst.AugAssign) for d in anew):
@@ -397,8 +397,8 @@ def _ways(choice: cst.If) -> list[list[cst.CSTNode]]:
 
 
 def _already_gathered(state: State, loop: cst.For) -> bool:
-    for node in descendants(loop.body):
-        if isinstance(node, cst.Attribute) and node.attr.value in ("gather_for_metrics", "gather", "reduce"):
+    for node in nodes_in(loop.body, cst.Attribute):
+        if node.attr.value in ("gather_for_metrics", "gather", "reduce"):
             if origins(state.values.get(node.value), Role.ACCELERATOR):
                 return True
     return False
@@ -407,7 +407,7 @@ def _already_gathered(state: State, loop: cst.For) -> bool:
 def _inline(step: Step, training: Training) -> list[cst.BaseExpression]:
     """Forward calls in a statement whose result no name holds as a tensor: they are read on the spot."""
     names = step.unit.names
-    calls = [n for n in descendants(step.forward) if isinstance(n, cst.Call) and n in training.forwards]
+    calls = [n for n in nodes_in(step.forward, cst.Call) if n in training.forwards]
     given = bound(step.unit, step.forward)
     here = set(descendants(step.forward))
     reads = [r for b in given for r in b.reads if not here.isdisjoint(unshadowed(names, b, r))]

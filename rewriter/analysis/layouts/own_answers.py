@@ -17,7 +17,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, CallRecord, Function, Instance, Unit
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from ..training.training import Training
 from .writes import Writes, WrittenValue
 
@@ -58,7 +58,7 @@ class OwnAnswers:
                     yield from (r.value for r in given if r.value is not None and self._asks(r.value))
 
     def _asks(self, value: cst.CSTNode) -> bool:
-        calls = (node for node in (value, *descendants(value)) if isinstance(node, cst.Call))
+        calls = nodes_in(value, cst.Call)
         records = (self._state.calls[call] for call in calls if call in self._state.calls)
         return any(map(self.is_asked_apart, records))
 

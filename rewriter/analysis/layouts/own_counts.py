@@ -18,7 +18,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.values import Unit, origins
 from ..syntax.definitions import seen_values
 from ..syntax.nodes import counter
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .batch_figures import kinds_of
 from .engine.layout import Each, Partial, Replicated, Shard, ShardRow, ShardSize, inner
 from .epoch_quotients import division, is_place, read_totals
@@ -228,7 +228,7 @@ class _CountingLoop:
         for around in self.unit.names.ancestors(read):
             sides = division(around)
             if isinstance(around, cst.BinaryOperation) and sides is not None and counted:
-                over = any(isinstance(p, cst.Name) and p.deep_equals(read) for p in descendants(sides[0]))
+                over = any(p.deep_equals(read) for p in nodes_in(sides[0], cst.Name))
                 return around if over and read in descendants(sides[1]) else None
             if isinstance(around, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
                 return None

@@ -15,7 +15,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Unit, origins
 from ..syntax.nodes import keyword
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from ..training.weight_changes import WeightChange, weight_changes
 from ..training.weight_noise import torch_draws
 from .divergence import Equality
@@ -45,7 +45,7 @@ def _is_own(equality: Equality, unit: Unit, value: cst.BaseExpression, itself: C
     names = equality.local_names(unit, value)
     if not equality.is_local(unit, value) or any(torch_draws(equality.reach, unit, value)):
         return False
-    if any(isinstance(n, cst.Call) and keyword(n, "generator") is not None for n in descendants(value)):
+    if any(keyword(n, "generator") is not None for n in nodes_in(value, cst.Call)):
         return False  # noise of a generator that is the same everywhere
     return not names or any(unit.names.binding(name) not in itself for name in names)
 

@@ -20,7 +20,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
 from ..dataflow.values import External, Function, Instance, State, Unit
 from ..syntax.nodes import FunctionNode, is_none
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 
 Place = int | str
 _TOKENS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
@@ -217,7 +217,7 @@ def _asks_for_padding(arg: cst.Arg) -> bool:
 
 
 def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
-    return (n for n in descendants(node) if isinstance(n, cst.Name))
+    return nodes_in(node, cst.Name)
 
 
 def _named(node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> set[str]:
@@ -236,16 +236,15 @@ def _places(loop: cst.For) -> Iterator[tuple[str, Place]]:
     yield from _unpacked(batch)
     if not isinstance(batch, cst.Name):
         return
-    for node in descendants(loop.body):
-        if isinstance(node, cst.Assign):
-            target, names = node.targets[0].target, [n.value for n in _names(node.value)]
-            if isinstance(target, cst.Tuple) and batch.value in names:
-                yield from _unpacked(target)
-            elif isinstance(target, cst.Name):
-                keys = (_key(n) for n in descendants(node.value) if _holder(n) == batch.value)
-                key = next((k for k in keys if k is not None), None)
-                if key is not None:
-                    yield target.value, key
+    for node in nodes_in(loop.body, cst.Assign):
+        target, names = node.targets[0].target, [n.value for n in _names(node.value)]
+        if isinstance(target, cst.Tuple) and batch.value in names:
+            yield from _unpacked(target)
+        elif isinstance(target, cst.Name):
+            keys = (_key(n) for n in descendants(node.value) if _holder(n) == batch.value)
+            key = next((k for k in keys if k is not None), None)
+            if key is not None:
+                yield target.value, key
 
 
 def _unpacked(target: cst.CSTNode) -> Iterator[tuple[str, Place]]:

@@ -9,7 +9,7 @@ import libcst as cst
 from ..dataflow.call_graph import Reach
 from ..dataflow.met import Met
 from ..dataflow.values import Unit
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 
 
@@ -27,9 +27,9 @@ def _in_a_phase(
     """Whether a node of a loop runs in one of several phases: ``if phase == "train":``, ``if optimizer is not None:``.
     All turns of the loop are of one phase, and in another one nothing is trained."""
     for around in unit.names.enclosing(node, cst.If):
-        if not isinstance(around, cst.If) or around not in inside:
+        if around not in inside:
             continue
-        names = {part for part in descendants(around.test) if isinstance(part, cst.Name)}
+        names = set(nodes_in(around.test, cst.Name))
         set_here = any(d in inside for name in names if (b := unit.names.binding(name)) for d in b.definitions)
         body, other = set(descendants(around.body)), set(descendants(around.orelse)) if around.orelse else set()
         if not set_here and not _counts_turns(around.test) and (body.isdisjoint(trained) or other.isdisjoint(trained)):

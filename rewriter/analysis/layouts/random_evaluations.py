@@ -25,7 +25,7 @@ from ..dataflow.values import Bound, Function, Instance, Klass, Mapping, Sequenc
 from ..syntax.definitions import plain_values, unshadowed
 from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import contains, descendants, nodes_in
 from ..training.draws import drawn, random_transform
 from ..training.modes import in_training_mode, noisy_layer
 from ..training.training import Training
@@ -110,7 +110,7 @@ def agreements(
 
 
 def _remedy(unit: Unit, found: Decision) -> str:
-    held = [n for n in descendants(found.value) if isinstance(n, cst.Name) and n in unit.names.within]
+    held = [n for n in nodes_in(found.value, cst.Name) if n in unit.names.within]
     return _REMEDY.format(held[0].value if len(held) == 1 else "value")
 
 
@@ -138,14 +138,11 @@ def _in_training_alone(unit: Unit, call: cst.Call) -> bool:
     """Whether code asks for `.training` on the way to a call: a layer that is noisy in training mode alone."""
     function = unit.names.function(call)
     for around in unit.names.enclosing(call, cst.If, cst.IfExp):
-        if isinstance(around, (cst.If, cst.IfExp)) and _asks_training(around.test):
+        if _asks_training(around.test):
             return True
     here = unit.names.order(call)
-    early = (n for n in descendants(function) if isinstance(n, cst.If) and unit.names.order(n) < here)
-    return any(
-        _asks_training(choice.test) and any(isinstance(n, cst.Return) for n in descendants(choice.body))
-        for choice in early
-    )
+    early = (n for n in nodes_in(function, cst.If) if unit.names.order(n) < here)
+    return any(_asks_training(choice.test) and contains(choice.body, cst.Return) for choice in early)
 
 
 def _is_off(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
@@ -166,7 +163,7 @@ def _is_off(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
 
 
 def _asks_training(test: cst.CSTNode) -> bool:
-    return any(isinstance(n, cst.Attribute) and n.attr.value == "training" for n in descendants(test))
+    return any(n.attr.value == "training" for n in nodes_in(test, cst.Attribute))
 
 
 def _in_data(state: State, reach: Reach, loop: cst.CSTNode) -> str:

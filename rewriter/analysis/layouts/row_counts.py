@@ -19,7 +19,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.nodes import keyword
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import contains, descendants, nodes_in
 from ..training.training import Training
 from .batch_shapes import is_row_count
 from .engine.layout import Shard, inner
@@ -161,11 +161,11 @@ def _reshaped(unit: Unit, loop: cst.CSTNode, binding: Binding, seen: set[Binding
     if binding in seen:
         return False
     seen.add(binding)
-    for node in descendants(loop):
-        if not isinstance(node, cst.Assign) or not any(binding in _set_by(unit, t.target) for t in node.targets):
+    for node in nodes_in(loop, cst.Assign):
+        if not any(binding in _set_by(unit, t.target) for t in node.targets):
             continue
         value = unmoved(node.value)
-        for call in (part for part in descendants(value) if isinstance(part, cst.Call)):
+        for call in nodes_in(value, cst.Call):
             if questions.changes_shape(method_name(call)):
                 return True
         source = unit.names.binding(value) if isinstance(value, cst.Name) else None
@@ -182,15 +182,15 @@ def _of_batch(unit: Unit, loop: cst.CSTNode, binding: Binding) -> bool:
 
 def _set_by(unit: Unit, target: cst.CSTNode) -> list[Binding]:
     """The variables in a target; none for what is an attribute or an entry."""
-    names = [node for node in descendants(target) if isinstance(node, cst.Name)]
-    plain = not any(isinstance(node, (cst.Attribute, cst.Subscript)) for node in descendants(target))
+    names = list(nodes_in(target, cst.Name))
+    plain = not contains(target, cst.Attribute, cst.Subscript)
     return [b for name in names if plain and (b := unit.names.binding(name)) is not None]
 
 
 def _renamed(unit: Unit, loop: cst.CSTNode, inputs: Binding) -> Iterator[Binding]:
     """The variables that are nothing but the inputs by another name: ``input_var = input.cuda()``."""
-    for node in descendants(loop):
-        if isinstance(node, cst.Assign) and len(node.targets) == 1:
+    for node in nodes_in(loop, cst.Assign):
+        if len(node.targets) == 1:
             value, target = unmoved(node.value), node.targets[0].target
             if isinstance(value, cst.Name) and isinstance(target, cst.Name) and unit.names.binding(value) is inputs:
                 binding = unit.names.binding(target)

@@ -18,7 +18,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Unit, origins
 from ..syntax.nodes import is_zero, keyword
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.gradient_path import GradientPath
 from ..training.training import Training
 from .engine.layout import Replicated, Shard, ShardSize
@@ -133,7 +133,7 @@ def _read_as(unit: Unit, node: cst.CSTNode) -> list[cst.CSTNode]:
     """Where the variables are read that the statement of an expression gives a value."""
     assign = next(unit.names.enclosing(node, cst.Assign), None)
     targets = [t.target for t in assign.targets] if isinstance(assign, cst.Assign) else []
-    names = (part for target in targets for part in descendants(target) if isinstance(part, cst.Name))
+    names = (part for target in targets for part in nodes_in(target, cst.Name))
     bindings = (unit.names.binding(name) for name in names)
     return [read for binding in bindings if binding is not None for read in binding.reads]
 

@@ -10,7 +10,7 @@ from ...facts.module import Count
 from ...facts.roles import Origin
 from ..dataflow.values import State, Unit
 from ..syntax.nodes import counter, dotted, keyword
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .engine.layout import ShardSize
 from .loop_layouts import LoopLayouts, layouts_of
@@ -36,8 +36,8 @@ def rows_done(
         layouts: LoopLayouts | None = None
         reads = set(binding.reads)
         sizes = frozenset(_sizes(state.loaders.get(loop, ())) if not kept else ())
-        for node in descendants(loop.body):
-            if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
+        for node in nodes_in(loop.body, cst.BinaryOperation):
+            if not isinstance(node.operator, cst.Multiply):
                 continue
             for steps, rows in ((node.left, node.right), (node.right, node.left)):
                 if reads.isdisjoint(descendants(steps)) or not reads.isdisjoint(descendants(rows)):

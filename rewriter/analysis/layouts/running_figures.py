@@ -21,7 +21,7 @@ from ..dataflow.values import Function, State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training, without_gradient
 from .engine.layout import is_of_rows, varies
 from .epoch_totals import Total, deciding
@@ -98,7 +98,7 @@ class _FiguresOf:
         if any(self.unit.names.block(d) is body and d not in own for d in _set(self.unit, binding)):
             return False  # it begins anew in each step
         places = [part for by in deciding(self.unit, self.loop, total) for part in descendants(by)]
-        names = [n for part in (*total.value, *places) for n in descendants(part) if isinstance(n, cst.Name)]
+        names = [n for part in (*total.value, *places) for n in nodes_in(part, cst.Name)]
         shares = any(origins(self.state.values.get(part), *SHARES) for part in (*total.value, *places))
         return (shares or any(map(self._is_of_rows, total.value))) and not any(map(self.joined.holds, names))
 
@@ -187,7 +187,7 @@ class _FiguresOf:
         loops = (loop for d in binding.definitions for loop in self.unit.names.enclosing(d, cst.For))
         iterated = [loop.iter for loop in loops if isinstance(loop, cst.For) and self._sets(loop, binding)]
         values = [*bindings_value(self.unit.names, binding), *iterated]
-        read = [part for value in values for part in descendants(value) if isinstance(part, cst.Name)]
+        read = [part for value in values for part in nodes_in(value, cst.Name)]
         of_it = [part for part in read if self._is_of_evaluation(part, depth + 1)]
         others = (part for part in read if part not in of_it)
         return bool(of_it) and not any(origins(self.state.values.get(part), *SHARES) for part in others)
@@ -276,7 +276,7 @@ def _shown(state: State, reach: Reach, unit: Unit, effects: Iterable[Effect]) ->
         ):
             lines.append(call)
     for line in lines:
-        for name in (n for n in descendants(line) if isinstance(n, cst.Name)):
+        for name in nodes_in(line, cst.Name):
             yield name
             binding = unit.names.binding(name)
             for value in bindings_value(unit.names, binding) if binding is not None else ():
@@ -314,7 +314,7 @@ def _shows_given(state: State, unit: Unit, function: FunctionNode) -> bool:
             else:
                 continue
             if not reads.isdisjoint(descendants(source)):
-                names = (n for target in targets for n in descendants(target) if isinstance(n, cst.Name))
+                names = (n for target in targets for n in nodes_in(target, cst.Name))
                 known.update(b for name in names if (b := unit.names.binding(name)) is not None)
     reads = {read for binding in known for read in binding.reads}
     return any(not reads.isdisjoint(descendants(arg)) for line in lines for arg in line.args)

@@ -13,7 +13,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .divergence import Equality
 
 
@@ -22,7 +22,7 @@ def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Ef
     for effect in effects:
         if effect.kind is not EffectKind.WRITE or effect.forward is not None:
             continue
-        if any(isinstance(n, cst.Name) and n.value in ("onnx", "jit") for n in descendants(effect.node)):
+        if any(n.value in ("onnx", "jit") for n in nodes_in(effect.node, cst.Name)):
             continue  # a batch to trace the model with
         names = equality.local_names(unit, effect.node)
         shown = [n for n in names if _is_shard(state, n) and _holds_rows(unit, equality, n)]
@@ -92,7 +92,7 @@ def _filled_with_rows(state: State, unit: Unit, equality: Equality, name: cst.Na
             if any(o.role is not Role.LOSS for o in tensors) and equality.is_local(unit, value):
                 return read.value
         values = bindings_value(unit.names, binding)
-        pending += [part for value in values for part in descendants(value) if isinstance(part, cst.Name)]
+        pending += [part for value in values for part in nodes_in(value, cst.Name)]
     return None
 
 

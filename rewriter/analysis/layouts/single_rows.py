@@ -132,7 +132,7 @@ _NUMBERS = frozenset({"int", "float", "bool"})
 def _variables(unit: Unit, loop: cst.CSTNode, gather: Gather) -> Iterator[cst.Name]:
     """The places of a loop that set what a gather joins."""
     for name in unit.names.every(cst.Name):
-        if isinstance(name, cst.Name) and name.value in gather.names and name.value not in gather.sized:
+        if name.value in gather.names and name.value not in gather.sized:
             binding = unit.names.binding(name)
             if binding is not None and name in binding.definitions and loop in unit.names.ancestors(name):
                 yield name

@@ -239,7 +239,7 @@ def _sets_itself(reach: Reach, method: cst.FunctionDef) -> bool:
             filled = node.value if isinstance(node, cst.Expr) else None
             if isinstance(filled, cst.Call) and not reach.called(filled):
                 targets += [filled.func.value] if isinstance(filled.func, cst.Attribute) else []
-            parts = [part for target in targets for part in (target, *descendants(target))]
+            parts = [part for target in targets for part in descendants(target)]
             if any(isinstance(p, cst.Attribute) and getattr(p.value, "value", "") == "self" for p in parts):
                 return True
     return False

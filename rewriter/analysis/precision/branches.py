@@ -14,7 +14,7 @@ import libcst as cst
 
 from ..dataflow.values import Unit
 from ..syntax.names import Names
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 from .regions import Region
 from .scalers import Scaler
 from .switches import Switch
@@ -98,7 +98,7 @@ class _Reading:
 
     def works(self, node: cst.CSTNode) -> bool:
         """Whether a side trains."""
-        return any(isinstance(n, cst.Attribute) and n.attr.value in _WORK for n in descendants(node))
+        return any(n.attr.value in _WORK for n in nodes_in(node, cst.Attribute))
 
 
 def _spelled(names: Names, node: cst.BaseExpression) -> str:

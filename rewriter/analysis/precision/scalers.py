@@ -134,11 +134,7 @@ class Scaler:
                 if isinstance(target.target, cst.Attribute):
                     kept.add(target.target.attr.value)
         if kept:  # also where it is not known whose attribute it is
-            found.update(
-                (node, None)
-                for node in unit.names.every(cst.Attribute)
-                if isinstance(node, cst.Attribute) and node.attr.value in kept
-            )
+            found.update((node, None) for node in unit.names.every(cst.Attribute) if node.attr.value in kept)
         return list(found)
 
     def _holds(self, unit: Unit, function: FunctionNode, param: cst.Param) -> bool:

@@ -93,7 +93,7 @@ def _is_element(unit: Unit, name: cst.Name) -> bool:
     binding = unit.names.binding(name)
     bound = binding.definitions if binding is not None else ()
     return any(
-        isinstance(around, (cst.For, cst.CompFor)) and one in (around.target, *descendants(around.target))
+        isinstance(around, (cst.For, cst.CompFor)) and one in descendants(around.target)
         for one in bound
         for around in unit.names.ancestors(one)
     )

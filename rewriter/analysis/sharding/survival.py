@@ -40,11 +40,9 @@ def survival(
         if record is not None:
             found += _of_call(weights, unit, record, training)
     for node in unit.names.every(cst.Subscript):
-        if isinstance(node, cst.Subscript):
-            found += _by_index(weights, unit, node)
-    for node in unit.names.every(cst.Assign):
-        if isinstance(node, cst.Assign):
-            found += _shared(weights, unit, node)
+        found += _by_index(weights, unit, node)
+    for assign in unit.names.every(cst.Assign):
+        found += _shared(weights, unit, assign)
     for record in training.backwards:
         found += _penalty(weights, unit, record) if record.unit is unit else ()
     yield from {(f.message, f.severity): f for f in reversed(found)}.values()

@@ -8,7 +8,7 @@ import libcst as cst
 
 from .names import Names
 from .scopes import Binding, Scope
-from .walk import descendants
+from .walk import descendants, nodes_in
 
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
@@ -253,7 +253,7 @@ def added_to(names: Names, name: cst.Name) -> list[cst.Call]:
 
 def attribute_assignments(names: Names, attribute: cst.Attribute) -> list[cst.Assign]:
     """The assignments that give an attribute a value under the same name: ``args.cuda = ...``."""
-    found = (assign for assign in names.every(cst.Assign) if isinstance(assign, cst.Assign))
+    found = names.every(cst.Assign)
     return [assign for assign in found if any(target.target.deep_equals(attribute) for target in assign.targets)]
 
 
@@ -268,9 +268,7 @@ def is_target(names: Names, node: cst.CSTNode) -> bool:
 def deletions(names: Names, expression: cst.BaseExpression, scope: Scope) -> list[cst.CSTNode]:
     """What deletes something that an expression reads, as a scope sees its names: ``del args.no_cuda``,
     ``delattr(args, "no_cuda")``, ``options.pop("no_cuda")``."""
-    read = [
-        n for n in (expression, *descendants(expression)) if isinstance(n, (cst.Name, cst.Attribute, cst.Subscript))
-    ]
+    read = list(nodes_in(expression, cst.Name, cst.Attribute, cst.Subscript))
 
     def is_read(gone: cst.CSTNode) -> bool:
         if isinstance(gone, cst.Name):
@@ -278,9 +276,9 @@ def deletions(names: Names, expression: cst.BaseExpression, scope: Scope) -> lis
             return binding is not None and binding is names.binding(gone) and any(gone.deep_equals(n) for n in read)
         return any(gone.deep_equals(node) for node in read)
 
-    dropped = (node.target for node in names.every(cst.Del) if isinstance(node, cst.Del))
+    dropped = (node.target for node in names.every(cst.Del))
     found = [t for target in dropped for t in _targets(target) if is_read(t)]
-    inside = {n for n in (expression, *descendants(expression)) if isinstance(n, cst.Call)}
+    inside = set(nodes_in(expression, cst.Call))
     taken = (
         call for call in names.calls if (gone := taken_out(call)) is not None and (call in inside or is_read(gone))
     )

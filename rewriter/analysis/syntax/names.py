@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import overload
 
 import libcst as cst
 
 from .nodes import FUNCTIONS, FunctionNode
 from .scopes import Binding, Scope
+from .walk import One, Three, Two
 
 LoopNode = cst.For | cst.While
 _BLOCKS = frozenset({cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite})
@@ -88,6 +90,14 @@ class Names:
         statement = self.statement(node)
         return self.parents.get(statement, self.module)
 
+    @overload
+    def every(self, one: type[One], /) -> Iterator[One]: ...
+    @overload
+    def every(self, one: type[One], two: type[Two], /) -> Iterator[One | Two]: ...
+    @overload
+    def every(self, one: type[One], two: type[Two], three: type[Three], /) -> Iterator[One | Two | Three]: ...
+    @overload
+    def every(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]: ...
     def every(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The nodes of some kinds, in the order of the walk."""
         if len(self.parents) != self._sorted:
@@ -123,6 +133,16 @@ class Names:
                 found[below] = parent if runs else found.get(parent, self.module)
         return self._functions.get(node, self.module)
 
+    @overload
+    def enclosing(self, node: cst.CSTNode, one: type[One], /) -> Iterator[One]: ...
+    @overload
+    def enclosing(self, node: cst.CSTNode, one: type[One], two: type[Two], /) -> Iterator[One | Two]: ...
+    @overload
+    def enclosing(
+        self, node: cst.CSTNode, one: type[One], two: type[Two], three: type[Three], /
+    ) -> Iterator[One | Two | Three]: ...
+    @overload
+    def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]: ...
     def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The nodes of the given kinds around a node within its own function, from the inside out."""
         for around in self.ancestors(node):

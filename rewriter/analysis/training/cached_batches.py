@@ -17,7 +17,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .training import Training
 
 _KEEPING = frozenset({"builtins.list", "builtins.tuple"})
@@ -28,7 +28,7 @@ def drained(state: State, unit: Unit, loop: cst.CSTNode) -> cst.Call | None:
     header = loop.iter if isinstance(loop, (cst.For, cst.CompFor)) else None
     if header is None:
         return None
-    names = [n for n in descendants(header) if isinstance(n, cst.Name)]
+    names = list(nodes_in(header, cst.Name))
     held = [binding for name in names if (binding := unit.names.binding(name)) is not None]
     for value in (header, *(value for binding in held for value in bindings_value(unit.names, binding))):
         for call in descendants(value):

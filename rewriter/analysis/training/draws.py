@@ -15,7 +15,7 @@ from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.expressions import PARAMETERS
 from ..dataflow.values import CallRecord, External, Klass, State, Unit, Unknown, origins
 from ..syntax.nodes import dotted, keyword
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .training import whole
 from .weights import draws_weights
 
@@ -115,7 +115,7 @@ def _is_weight(state: State, node: cst.BaseExpression) -> bool:
 def plain_draws(state: State, klass: Klass) -> Iterator[tuple[str, cst.CSTNode]]:
     """The attributes in which an object of a class keeps, as plain tensors, what torch has drawn or random weights."""
     names = klass.unit.names
-    for assign in (node for node in descendants(klass.node) if isinstance(node, cst.Assign)):
+    for assign in nodes_in(klass.node, cst.Assign):
         target, function = assign.targets[0].target, names.function(assign)
         made = isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
         if made and dotted(target).startswith("self.") and not _registered(state, assign.value):

@@ -15,7 +15,7 @@ import libcst as cst
 from ...facts.module import Count
 from ...facts.roles import Role
 from ..dataflow.values import Function, State, Unit, origins
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .schedules import is_length
 
 _HOLDERS = (cst.Name, cst.Attribute)
@@ -59,7 +59,7 @@ class _Held:
         statement = self.unit.names.statement(read)
         around = itertools.takewhile(lambda node: node is not statement, self.unit.names.ancestors(read))
         made: list[cst.CSTNode] = [node for node in around if isinstance(node, cst.Call)]
-        made += [n for n in descendants(statement) if isinstance(n, cst.Name)] if made else []  # one of several results
+        made += list(nodes_in(statement, cst.Name)) if made else []  # one of several results
         if any(origins(self.state.values.get(node), Role.SCHEDULER) for node in made):
             return True
         code = self.unit.names.function(read)
@@ -98,7 +98,5 @@ class _Held:
             binding = self.unit.names.binding(holder)
             return [*binding.reads] if binding is not None else []
         word = holder.attr.value if isinstance(holder, cst.Attribute) else ""
-        reads = (
-            n for n in self.unit.names.every(cst.Attribute) if isinstance(n, cst.Attribute) and n.attr.value == word
-        )
+        reads = (n for n in self.unit.names.every(cst.Attribute) if n.attr.value == word)
         return [n for n in reads if not isinstance(self.unit.names.parents.get(n), (cst.AssignTarget, cst.AnnAssign))]

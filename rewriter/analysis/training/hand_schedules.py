@@ -13,7 +13,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import adds_one, is_zero
-from ..syntax.walk import children, descendants
+from ..syntax.walk import children, descendants, nodes_in
 from .schedules import follows_batches, lengths, sources
 from .step_counts import numbered
 from .training import Training
@@ -84,7 +84,7 @@ def _rates(reach: Reach) -> list[tuple[Unit, cst.Assign | cst.AugAssign]]:
 
 def _set_rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
     for node in unit.names.every(cst.Assign, cst.AugAssign):
-        if isinstance(node, (cst.Assign, cst.AugAssign)) and unit.names.function(node) in reach.reachable:
+        if unit.names.function(node) in reach.reachable:
             targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
             if any(_is_rate(reach, unit, target) for target in targets):
                 yield node
@@ -104,7 +104,7 @@ def _is_lr(key: cst.BaseExpression) -> bool:
 def _is_group(reach: Reach, unit: Unit, node: cst.BaseExpression, depth: int = 4) -> bool:
     """Whether an expression is made from ``optimizer.param_groups``: a part of it, a turn of a loop over it, an
     argument."""
-    if any(isinstance(n, cst.Attribute) and n.attr.value == "param_groups" for n in (node, *descendants(node))):
+    if any(n.attr.value == "param_groups" for n in nodes_in(node, cst.Attribute)):
         return True
     binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
     if binding is None or not depth:
@@ -127,13 +127,13 @@ def _counters(reach: Reach, unit: Unit, rate: cst.Assign | cst.AugAssign, shared
 
 def _decide(unit: Unit, rate: cst.Assign | cst.AugAssign) -> list[cst.BaseExpression]:
     """What decides about a rate: its value, and the thresholds under which it is set."""
-    choices = [node.test for node in unit.names.enclosing(rate, cst.If) if isinstance(node, cst.If)]
+    choices = [node.test for node in unit.names.enclosing(rate, cst.If)]
     return [rate.value, *filter(_is_threshold, choices)]
 
 
 def _is_threshold(test: cst.BaseExpression) -> bool:
     """``step < 1000``; the first batch of an epoch is the first one on N processes, and a cadence is named as such."""
-    parts = (test, *descendants(test))
+    parts = list(descendants(test))
     cadence = any(isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Modulo) for n in parts)
     return not cadence and not any(isinstance(n, cst.ComparisonTarget) and is_zero(n.comparator) for n in parts)
 

@@ -17,7 +17,7 @@ from ...facts.module import Unsynced
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
-from ..syntax.walk import descendants
+from ..syntax.walk import contains, descendants, nodes_in
 from .training import Training, whole
 
 _OPERATIONS = (cst.Comparison, cst.BinaryOperation, cst.BooleanOperation, cst.UnaryOperation)
@@ -103,8 +103,8 @@ class _NoSyncReader:
     def _model(self, body: cst.BaseSuite) -> str | None:
         """The name of the one model that the loop runs forward."""
         found: set[str] = set()
-        for node in descendants(body):
-            if isinstance(node, cst.Call) and node in self.training.forwards:
+        for node in nodes_in(body, cst.Call):
+            if node in self.training.forwards:
                 trained = whole(self.state, self.training.forwards[node]) in self.training.models
                 if not trained or not isinstance(node.func, (cst.Name, cst.Attribute)):
                     return None
@@ -167,7 +167,7 @@ class _NoSyncReader:
 
 def _counts(test: cst.BaseExpression) -> bool:
     """Whether a condition counts batches: there is a modulus in it."""
-    return any(isinstance(node, cst.Modulo) for node in descendants(test))
+    return contains(test, cst.Modulo)
 
 
 def _operands(node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -14,7 +14,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values, plain_values
 from ..syntax.nodes import adds_one, counter, dotted
-from ..syntax.walk import descendants
+from ..syntax.walk import contains, descendants, nodes_in
 from .training import Training
 
 _COUNTED = frozenset({"range", "trange", "count"})
@@ -72,7 +72,7 @@ def _asks_later(state: State, scheduler: Origin) -> bool:
     for arg in scheduler.node.args if isinstance(scheduler.node, cst.Call) else ():
         held = state.values.get(arg.value)
         given = [thing.node for thing in held.things if isinstance(thing, Function)] if held is not None else []
-        inside = [n.body for n in descendants(arg.value) if isinstance(n, cst.Lambda)] + [f.body for f in given]
+        inside = [n.body for n in nodes_in(arg.value, cst.Lambda)] + [f.body for f in given]
         lengths = (call for body in inside for call in descendants(body) if is_length(call))
         if any(origins(state.values.get(length.args[0].value), Role.LOADER) for length in lengths):
             return True
@@ -140,8 +140,7 @@ def _around(reach: Reach, loop: cst.CSTNode) -> Iterator[tuple[Unit, cst.For | c
     while pending:
         unit, node, counters = pending.pop()
         for each in unit.names.enclosing(node, cst.For, cst.While):
-            if isinstance(each, (cst.For, cst.While)):
-                yield unit, each, counters
+            yield unit, each, counters
         code = unit.names.function(node)
         for call in reach.sites(code):
             caller = reach.state.calls[call].unit
@@ -188,8 +187,8 @@ def _counters(loop: cst.For | cst.While) -> list[cst.BaseExpression]:
     """What a loop counts on by one in its rounds: ``step += 1``, ``self.step += 1``, the number of ``enumerate``."""
     number = counter(loop) if isinstance(loop, cst.For) else None
     counters: list[cst.BaseExpression] = [number] if number is not None else []
-    for node in descendants(loop.body):
-        if isinstance(node, (cst.Assign, cst.AugAssign)) and adds_one(node):
+    for node in nodes_in(loop.body, cst.Assign, cst.AugAssign):
+        if adds_one(node):
             counters.append(node.target if isinstance(node, cst.AugAssign) else node.targets[0].target)
     return counters
 
@@ -198,12 +197,11 @@ def _exits(unit: Unit, loop: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The conditions on which a loop ends: its own, and those of an ``if`` that leaves it."""
     if isinstance(loop, cst.While):
         yield loop.test
-    for node in descendants(loop):
-        if isinstance(node, (cst.Break, cst.Return)):
-            choice = next(unit.names.enclosing(node, cst.If, cst.For, cst.While), None)
-            left = next(unit.names.enclosing(node, cst.For, cst.While), None)
-            if isinstance(choice, cst.If) and (left is loop or isinstance(node, cst.Return)):
-                yield choice.test
+    for node in nodes_in(loop, cst.Break, cst.Return):
+        choice = next(unit.names.enclosing(node, cst.If, cst.For, cst.While), None)
+        left = next(unit.names.enclosing(node, cst.For, cst.While), None)
+        if isinstance(choice, cst.If) and (left is loop or isinstance(node, cst.Return)):
+            yield choice.test
 
 
 def _bounds(test: cst.BaseExpression, counters: list[cst.BaseExpression]) -> Iterator[cst.BaseExpression]:
@@ -308,8 +306,6 @@ def asks_length(unit: Unit, number: cst.BaseExpression, inner: bool) -> bool:
 def _never_ends(function: cst.CSTNode) -> bool:
     """A generator that begins anew for ever: ``while True: yield from loader``."""
     return any(
-        isinstance(node, cst.While)
-        and isinstance(node.test, (cst.Name, cst.Integer))
-        and any(isinstance(inner, cst.Yield) for inner in descendants(node))
-        for node in descendants(function)
+        isinstance(node.test, (cst.Name, cst.Integer)) and contains(node, cst.Yield)
+        for node in nodes_in(function, cst.While)
     )

@@ -11,7 +11,7 @@ from ...facts.torch_api import questions
 from ..dataflow.values import Unit
 from ..syntax.definitions import bindings_value, entered_values, plain_values
 from ..syntax.nodes import adds_one, counter, dotted, is_zero
-from ..syntax.walk import descendants
+from ..syntax.walk import contains, descendants, nodes_in
 from .schedules import asks_length
 from .training import Training
 
@@ -69,20 +69,18 @@ def _cut_short(unit: Unit, loop: cst.For) -> Iterator[Count]:
 
 def _tested(unit: Unit, loop: cst.For, node: cst.If, numbers: set[str], steps: set[cst.Call]) -> Iterator[Count]:
     text = unit.names.module.code_for_node(node.test)
-    rests = [p for p in descendants(node.test) if isinstance(p, cst.BinaryOperation)]
+    rests = list(nodes_in(node.test, cst.BinaryOperation))
     rests = [rest for rest in rests if isinstance(rest.operator, cst.Modulo)]
     if rests:
-        trains = any(inner in steps for inner in descendants(node.body) if isinstance(inner, cst.Call))
+        trains = any(inner in steps for inner in nodes_in(node.body, cst.Call))
         if not trains and not all(_is_fixed(unit, rest.left) for rest in rests):
             through = all(_is_never_reset(unit, loop, rest.left) for rest in rests)
             often = "interval" if _holds_at_first(unit, node.test) else "long-cadence" if through else "cadence"
             yield Count(node, often, text)
-    elif any(isinstance(n, (cst.Break, cst.Return)) for n in descendants(node.body)):
-        asked = [node.test, *(v for n in descendants(node.test) if isinstance(n, cst.Name) for v in _values(unit, n))]
-        compared = (c for one in asked for c in descendants(one) if isinstance(c, cst.Comparison))
-        if any(
-            dotted(n) in numbers for c in compared for n in descendants(c) if isinstance(n, (cst.Name, cst.Attribute))
-        ):
+    elif contains(node.body, cst.Break, cst.Return):
+        asked = [node.test, *(v for n in nodes_in(node.test, cst.Name) for v in _values(unit, n))]
+        compared = (c for one in asked for c in nodes_in(one, cst.Comparison))
+        if any(dotted(n) in numbers for c in compared for n in nodes_in(c, cst.Name, cst.Attribute)):
             yield Count(node, "limit", text)
 
 
@@ -93,7 +91,7 @@ def _values(unit: Unit, name: cst.Name) -> Iterator[cst.BaseExpression]:
 
 def _is_never_reset(unit: Unit, loop: cst.For, number: cst.BaseExpression) -> bool:
     """Whether a number counts the steps of all epochs: no loop around that over the batches begins it anew."""
-    bindings = [unit.names.binding(node) for node in descendants(number) if isinstance(node, cst.Name)]
+    bindings = [unit.names.binding(node) for node in nodes_in(number, cst.Name)]
     around = {node for outer in unit.names.enclosing(loop, cst.For, cst.While) for node in descendants(outer)}
     changed = [d for binding in bindings if binding is not None for d in binding.definitions if d in around]
     changes = [unit.names.parents.get(definition) for definition in changed]
@@ -102,7 +100,7 @@ def _is_never_reset(unit: Unit, loop: cst.For, number: cst.BaseExpression) -> bo
 
 def _is_fixed(unit: Unit, number: cst.BaseExpression) -> bool:
     """Whether a number counts the rounds of loops that are as long on N processes: ``range(epochs)``."""
-    names = [node for node in descendants(number) if isinstance(node, cst.Name)]
+    names = list(nodes_in(number, cst.Name))
     return bool(names) and all(_counts_range(unit, name) for name in names)
 
 
@@ -152,20 +150,14 @@ def _numbers(unit: Unit, loop: cst.For) -> set[str]:
     number = numbered(loop)
     found = {number} if number else set()
     turns = {loop.body, *getattr(loop.body, "body", ())}
-    adds = (
-        n
-        for n in descendants(loop.body)
-        if isinstance(n, (cst.AugAssign, cst.Assign)) and unit.names.statement(n) in turns
-    )
+    adds = (n for n in nodes_in(loop.body, cst.AugAssign, cst.Assign) if unit.names.statement(n) in turns)
     return found | {name for each in adds if (name := adds_one(each))}
 
 
 def numbered(loop: cst.For) -> str:
     """The number that ``enumerate`` gives to each turn of a loop, also inside a progress bar; empty without one."""
     target = loop.target
-    counts = any(
-        isinstance(n, cst.Call) and dotted(n.func) == "enumerate" for n in (loop.iter, *descendants(loop.iter))
-    )
+    counts = any(dotted(n.func) == "enumerate" for n in nodes_in(loop.iter, cst.Call))
     first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
     return first.value if counts and isinstance(first, cst.Name) else ""
 
@@ -194,7 +186,7 @@ def _bar(unit: Unit, update: cst.Call) -> Count | None:
 
 def _tells_all(unit: Unit, update: cst.Call, gather: Gather) -> bool:
     """Whether a bar counts rows that come from all processes: gathered before it, or counted in their place."""
-    read = {node for node in descendants(update) if isinstance(node, cst.Name)}
+    read = set(nodes_in(update, cst.Name))
     if any(name in read for name, _ in gather.counts):
         return True
     names = unit.names

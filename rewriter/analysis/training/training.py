@@ -25,7 +25,7 @@ from ..dataflow.values import (
     origins,
 )
 from ..syntax.nodes import FunctionNode, positional
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 
 _STEPS = ("step",)
 _WEIGHTS = ("parameters", "named_parameters")
@@ -131,7 +131,7 @@ def _is_another(state: State, reach: Reach, found: Training, model: Origin, mode
 
 def without_gradient(unit: Unit, node: cst.CSTNode) -> bool:
     """Whether a node is run without gradients, in a block or a decorated function: an evaluation, a teacher."""
-    blocks = (around for around in unit.names.enclosing(node, cst.With) if isinstance(around, cst.With))
+    blocks = unit.names.enclosing(node, cst.With)
     function = unit.names.function(node)
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
     contexts = [*(item.item for block in blocks for item in block.items), *(d.decorator for d in decorators)]
@@ -244,12 +244,7 @@ def _switched_off(reach: Reach, call: cst.CSTNode, function: FunctionNode, worki
     optional = {p.name.value for p in places[count:] if _is_off(p.default) and p.name.value not in given}
     inside = [node for node in descendants(function.body) if node in working]
     return bool(inside) and all(
-        any(
-            isinstance(n, cst.Name) and n.value in optional
-            for around in names.enclosing(node, cst.If)
-            if isinstance(around, cst.If)
-            for n in descendants(around.test)
-        )
+        any(n.value in optional for around in names.enclosing(node, cst.If) for n in nodes_in(around.test, cst.Name))
         for node in inside
     )
 

@@ -40,7 +40,7 @@ def torch_draws(reach: Reach, unit: Unit, value: cst.BaseExpression) -> Iterator
     while pending:
         owner, expression = pending.pop()
         found: list[tuple[Unit, cst.BaseExpression]] = []
-        for node in (expression, *descendants(expression)):
+        for node in descendants(expression):
             if isinstance(node, cst.Name) and node in owner.names.within:
                 found += [(owner, each) for each in seen_values(owner.names, node)]
             elif isinstance(node, cst.Call) and node in reach.state.calls:

@@ -8,7 +8,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import CallRecord, Klass, State, origins
-from ..syntax.walk import descendants
+from ..syntax.walk import nodes_in
 
 _BASES = frozenset({"builtins.object", "abc.ABC", "typing.Generic"})
 
@@ -41,7 +41,7 @@ def draws_weights(state: State, model: Origin, seen: frozenset[Origin] = frozens
         return True
     klass = state.klass.get(model)
     roots = [model.node] if klass is None else [one.node for one in klass.lineage()]
-    calls = (node for root in roots for node in descendants(root) if isinstance(node, cst.Call) and node in state.calls)
+    calls = (node for root in roots for node in nodes_in(root, cst.Call) if node in state.calls)
     made = (part for call in calls for part in origins(state.calls[call].result, Role.MODEL) if part.node is call)
     return any(part not in seen and part is not model and draws_weights(state, part, seen | {model}) for part in made)
 
@@ -57,7 +57,7 @@ def _class_makes(state: State, klass: Klass, seen: frozenset[Origin]) -> bool:
         return True
     if any(_class_makes(state, base, seen) for base in klass.bases):
         return True
-    calls = (node for node in descendants(klass.node) if isinstance(node, cst.Call) and node in state.calls)
+    calls = (node for node in nodes_in(klass.node, cst.Call) if node in state.calls)
     return any(_call_makes(state, state.calls[call], seen) for call in calls)
 
 

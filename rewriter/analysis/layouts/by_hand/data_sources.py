@@ -15,7 +15,7 @@ from ...dataflow.calls import method_of
 from ...dataflow.values import Bound, Function, State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.nodes import dotted, keyword
-from ...syntax.walk import descendants
+from ...syntax.walk import nodes_in
 
 
 def size_of_draw(name: str, call: cst.Call) -> cst.BaseExpression | None:
@@ -58,7 +58,7 @@ def chooses(unit: Unit, call: cst.Call) -> bool:
 
 
 def calls_in(node: cst.CSTNode) -> Iterator[cst.Call]:
-    return (n for n in descendants(node) if isinstance(n, cst.Call))
+    return nodes_in(node, cst.Call)
 
 
 def elements_of(arg: cst.Arg) -> list[cst.BaseExpression]:

@@ -21,7 +21,7 @@ from ...dataflow.values import External, State, Unknown, origins
 from ...syntax.definitions import added_to, plain_values
 from ...syntax.nodes import dotted
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import descendants, nodes_in
 from ..engine.interpreter import Interpreter
 from ..engine.layout import REPLICATED, Each, Layout, Made, Replicated, Several, Shard, mapped
 from ..engine.memory import Seeds
@@ -70,7 +70,7 @@ class Feeds:
         for loop in self._loops():
             for statement in loop.body.body:
                 found = next(self._of_call(statement, loop, sizes), [])
-                calls = (node for node in descendants(statement) if isinstance(node, cst.Call))
+                calls = nodes_in(statement, cst.Call)
                 if any(dotted(arg.value) in sizes for call in calls for arg in call.args):
                     yield from found
 
@@ -314,11 +314,9 @@ class Feeds:
         """Whether a call is of what the turn itself has set, or of a tensor that is made in it."""
         names = self.unit.names
         inside = set(descendants(loop.body))
-        if any(
-            isinstance(node, cst.Call) and node is not call and self._is_made(node) for node in descendants(call.func)
-        ):
+        if any(node is not call and self._is_made(node) for node in nodes_in(call.func, cst.Call)):
             return True
-        bindings = [names.binding(node) for node in descendants(call) if isinstance(node, cst.Name)]
+        bindings = [names.binding(node) for node in nodes_in(call, cst.Name)]
         set_here = [d for binding in bindings if binding is not None for d in binding.definitions if d in inside]
         if method_name(call) != "next":
             return bool(set_here)
@@ -330,7 +328,7 @@ class Feeds:
         assign = names.parents.get(names.parents.get(definition, definition))
         if not isinstance(assign, cst.Assign):
             return True
-        bindings = (names.binding(node) for node in descendants(assign.value) if isinstance(node, cst.Name))
+        bindings = (names.binding(node) for node in nodes_in(assign.value, cst.Name))
         return any(d in inside for binding in bindings if binding is not None for d in binding.definitions)
 
     def _is_made(self, call: cst.Call) -> bool:
@@ -350,8 +348,8 @@ class Feeds:
         """The names in the program that say how many rows a batch has."""
         found: set[str] = set()
         for unit in self.reach.units:
-            for node in descendants(unit.names.module):
-                if isinstance(node, (cst.Name, cst.Attribute)) and _is_size(node):
+            for node in nodes_in(unit.names.module, cst.Name, cst.Attribute):
+                if _is_size(node):
                     found.add(dotted(node))
         return frozenset(found - {""})
 

@@ -14,7 +14,7 @@ from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import State, Unit
 from ...syntax.definitions import plain_values
 from ...syntax.nodes import counter
-from ...syntax.walk import descendants
+from ...syntax.walk import nodes_in
 
 Rows = Counter[str]
 """A number of rows as a product of the numbers that its spellings stand for."""
@@ -47,11 +47,11 @@ def unlike_parts(
 def _handed_out(state: State, reach: Reach, unit: Unit, source: cst.BaseExpression) -> Iterator[tuple[Unit, cst.Tuple]]:
     """The tuples that the functions below an expression yield or return as a batch."""
     values = [source, *(plain_values(unit.names, source) if isinstance(source, cst.Name) else ())]
-    calls = (node for value in values for node in descendants(value) if isinstance(node, cst.Call))
+    calls = (node for value in values for node in nodes_in(value, cst.Call))
     for code in {code for call in calls for code in reach.called(call)}:
         own = reach.unit(code)
-        for node in descendants(code):
-            if isinstance(node, (cst.Yield, cst.Return)) and own.names.function(node) is code:
+        for node in nodes_in(code, cst.Yield, cst.Return):
+            if own.names.function(node) is code:
                 if isinstance(node.value, cst.Tuple):
                     yield own, node.value
 

@@ -16,7 +16,7 @@ from ...syntax.definitions import bindings_value
 from ...syntax.names import Names
 from ...syntax.nodes import dotted, positional
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import descendants, nodes_in
 from ...training.training import without_gradient
 from ..engine.layout import REPLICATED, Layout, Several, Shard, ShardRow, inner
 from .cuts import Cut
@@ -177,7 +177,7 @@ class Suggestions:
 
     def _counters(self, node: cst.CSTNode) -> set[Binding]:
         """The variables in an expression that the loop itself sets."""
-        found = (self.unit.names.binding(n) for n in descendants(node) if isinstance(n, cst.Name))
+        found = (self.unit.names.binding(n) for n in nodes_in(node, cst.Name))
         return {
             b for b in found if b is not None and any(d in self.inside or self._is_target(d) for d in b.definitions)
         }

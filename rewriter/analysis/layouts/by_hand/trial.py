@@ -12,7 +12,7 @@ from ...dataflow.values import State, Unit
 from ...syntax.definitions import bindings_value
 from ...syntax.nodes import counter
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import descendants, nodes_in
 from ...training.training import without_gradient
 from ..engine.interpreter import Interpreter
 from ..engine.layout import (
@@ -165,7 +165,7 @@ class Trial:
 
     def _handed_out(self, value: cst.BaseExpression, depth: int = 3) -> str | None:
         """The variable of a loop over something else than numbers that a value comes from."""
-        for name in (node for node in descendants(value) if isinstance(node, cst.Name)):
+        for name in nodes_in(value, cst.Name):
             binding = self.unit.names.binding(name)
             for definition in binding.definitions if binding is not None else ():
                 loop = next(self.unit.names.enclosing(definition, cst.For), None)

@@ -11,7 +11,7 @@ import libcst as cst
 
 from ...syntax.nodes import dotted, is_none
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import nodes_in
 from .layout import (
     CHOSEN,
     NEUTRAL,
@@ -93,7 +93,7 @@ class Expressions(Memory):
         """Whether what is to be cut holds rows of one process already."""
         if isinstance(node, cst.Name):
             return False
-        bindings = (self._unit.names.binding(n) for n in descendants(node) if isinstance(n, cst.Name))
+        bindings = (self._unit.names.binding(n) for n in nodes_in(node, cst.Name))
         held = (self.values.get(binding) for binding in bindings if binding is not None)
         return any(isinstance(inner(layout), (Shard, ShardRow)) for layout in held if layout is not None)
 

@@ -15,7 +15,7 @@ import libcst as cst
 from ...dataflow.values import Instance, Unit
 from ...syntax.nodes import positional
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import nodes_in
 from .calls import Calls
 from .expressions import MOST
 from .functions import is_method
@@ -148,7 +148,7 @@ class Interpreter(Calls):
     def _by_row(self, node: cst.CSTNode) -> bool:
         """Whether each row decides for itself what a loop over the rows does with it."""
         loops = [loop for loop, _ in self._unit.names.outwards(node) if isinstance(loop, cst.For)]
-        tests = [part.test for part in descendants(loops[-1].body) if isinstance(part, cst.If)] if loops else []
+        tests = [part.test for part in nodes_in(loops[-1].body, cst.If)] if loops else []
         found = [inner(self._eval(test)) for test in tests]
         return all(isinstance(one, (ShardRow, Replicated)) for one in found)
 

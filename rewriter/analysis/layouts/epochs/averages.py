@@ -20,7 +20,7 @@ from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
 from ...dataflow.values import State, Unit
 from ...syntax.definitions import bindings_value, seen_values
-from ...syntax.walk import children, descendants
+from ...syntax.walk import children, descendants, nodes_in
 from ...training.gradient_path import GradientPath
 from ...training.training import Training
 from ..batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
@@ -308,7 +308,7 @@ class _Loop:
         layout = inner(self.layouts.value(value))
         if isinstance(layout, Partial):
             return layout.op == "mean"
-        names = [n for n in descendants(value) if isinstance(n, cst.Name)]
+        names = list(nodes_in(value, cst.Name))
         losses = [loss for name in names for loss in self.losses.behind(name)]
         return bool(losses) and not any(self.losses.reduction(loss) == "sum" for loss in losses)
 

@@ -9,7 +9,7 @@ from ....facts.module import Gather
 from ....facts.roles import TENSORS, Role
 from ...dataflow.values import origins
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import descendants, nodes_in
 from ...training.gradient_path import GradientPath
 from ..batch_shapes import batch_sizes, divided_by
 from ..engine.layout import (
@@ -95,7 +95,7 @@ class Gathers:
         read = [n for n in self.step.names(total) if n in behind]
         numbers = {number for n in read if (b := self.unit.names.binding(n)) for number in self.step.numbers_behind(b)}
         made = [s for s in self.statements if s in behind and not numbers.isdisjoint(bound(self.unit, s))]
-        read += [n for statement in made for n in descendants(statement) if isinstance(n, cst.Name)]
+        read += [n for statement in made for n in nodes_in(statement, cst.Name)]
         return any(self.unit.names.binding(name) in names for name in read)
 
     def _meets_own_rows(self, gather: Gather) -> bool:
@@ -113,7 +113,7 @@ class Gathers:
                 asked, made = part, bound(self.unit, part)
             else:
                 continue
-            names = (n for n in descendants(asked) if isinstance(n, cst.Name) and n not in replaced)
+            names = (n for n in nodes_in(asked, cst.Name) if n not in replaced)
             read = {b for n in names if (b := self.unit.names.binding(n))}
             whole.update(b for b in read if b.name in gather.names)
             if whole.isdisjoint(read):
@@ -129,7 +129,7 @@ class Gathers:
             for node in descendants(statement):
                 part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
                 if isinstance(part, cst.Slice) and (part.lower is not None or part.upper is not None):
-                    read = {self.unit.names.binding(n) for n in descendants(node) if isinstance(n, cst.Name)}
+                    read = {self.unit.names.binding(n) for n in nodes_in(node, cst.Name)}
                     if not read.isdisjoint(names):
                         return True
         return False

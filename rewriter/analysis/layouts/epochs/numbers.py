@@ -9,7 +9,7 @@ from ...dataflow.callees import method_name
 from ...dataflow.modules import torch_name
 from ...syntax.definitions import bindings_value, unshadowed
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import descendants, nodes_in
 from ..engine.layout import (
     CHOSEN,
     Partial,
@@ -40,7 +40,7 @@ class Numbers:
         if gather is None or self.unit.names.order(value) < self.unit.names.order(gather.node):
             return False
         counts = {name for name, _ in gather.counts}
-        names = [part for part in descendants(value) if isinstance(part, cst.Name)]
+        names = list(nodes_in(value, cst.Name))
         return any(name in counts or name.value in gather.set_anew for name in names)
 
     def by_numbers(self, total: Total, plan: EpochPlan) -> list[Gather] | None:

@@ -13,7 +13,7 @@ from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name
 from ...dataflow.values import State, Unit, origins
 from ...syntax.scopes import Binding
-from ...syntax.walk import descendants
+from ...syntax.walk import descendants, nodes_in
 from ...training.schedules import follows_batches
 from ...training.training import Training
 from ..engine.layout import (
@@ -112,7 +112,7 @@ class EpochStep:
 
     def _holds_figure(self, node: cst.CSTNode) -> bool:
         """Whether a loss, or another figure of the batch as it is before a node, is read there."""
-        read = (n for n in descendants(node) if isinstance(n, cst.Name))
+        read = nodes_in(node, cst.Name)
         bindings = (b for n in read if (b := self.unit.names.binding(n)) is not None and self._set_here(b, node))
         return any(self.layouts.holds_figure(b) or origins(self.state.binding(b), Role.LOSS) for b in bindings)
 
@@ -123,15 +123,15 @@ class EpochStep:
         return any(not isinstance(self.unit.names.parents.get(d), cst.AugAssign) for d in anew)
 
     def added(self, total: Total) -> list[cst.Name]:
-        return [n for v in total.value for n in descendants(v) if isinstance(n, cst.Name)]
+        return [n for v in total.value for n in nodes_in(v, cst.Name)]
 
     def names(self, total: Total) -> list[cst.Name]:
         """What a total is computed from: all that a loop over the rows reads, if it is in one."""
         turns = self._turns(total)
         if turns is None:
             entries = (p for p in self._deciding(total) if self.decides(p))
-            return [*self.added(total), *(n for p in entries for n in descendants(p) if isinstance(n, cst.Name))]
-        names = (n for n in descendants(turns) if isinstance(n, cst.Name))
+            return [*self.added(total), *(n for p in entries for n in nodes_in(p, cst.Name))]
+        names = nodes_in(turns, cst.Name)
         return [n for n in names if (b := self.unit.names.binding(n)) is not None and self._set_here(b, turns)]
 
     def tensors_in(self, total: Total) -> list[Binding]:
@@ -201,8 +201,8 @@ class EpochStep:
         several times as many."""
         divisors: list[cst.BaseExpression] = []
         for value in total.value:
-            for node in descendants(value):
-                if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+            for node in nodes_in(value, cst.BinaryOperation):
+                if isinstance(node.operator, cst.Divide):
                     divisors += [node.right] if isinstance(inner(self.layouts.value(node.right)), ShardSize) else []
         counted = {node for divisor in divisors for node in descendants(divisor)}
         names = [name for name in self.names(total) if name not in counted]
