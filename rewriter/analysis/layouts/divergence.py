@@ -22,7 +22,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import key_of
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
-from ..dataflow.values import CallRecord, Instance, Mapping, State, Unit, origins
+from ..dataflow.values import CallRecord, Instance, Mapping, State, Unit, Unknown, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
@@ -513,6 +513,10 @@ class Equality:
 
 
 def _joins(record: CallRecord) -> bool:
-    """Whether a call gives all processes the same: a method of the accelerator, or a function of its package."""
-    method = method_name(record.node) in questions.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
-    return method or questions.joins_values(outside_name(record))
+    """Whether a call gives all processes the same: a method of the accelerator, a function of its package, or the
+    result of a metric that joins the processes by itself."""
+    name = method_name(record.node)
+    method = name in questions.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
+    made = record.receiver.things if record.receiver is not None and name in ("compute", "aggregate") else ()
+    joined = any(isinstance(t, Unknown) and questions.joins_processes(t.qualified) for t in made)
+    return method or joined or questions.joins_values(outside_name(record))
