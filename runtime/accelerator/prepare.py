@@ -44,7 +44,6 @@ from .all_devices import AllDevices
 from .sharded_models import ShardedModels, modules_in
 from .unfit import check_device_map, check_unknown
 
-
 T = TypeVar("T", bool, int)
 
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Lines = Callable[..., tuple[list[str], list[str], list[str]]]
 
@@ -392,3 +398,42 @@ def test_what_shows_things_on_the_console_does_it_once(imports: str, made: str, 
     """An object that prints for the script did it on every process, and nothing was said."""
     new = ["    if accelerator.is_local_main_process:", f"        {call}"]
     assert lines(imports=imports, top=made, epoch=call) == ([f"    {call}"], new, [])
+
+
+TIMED = """\
+import time
+import torch
+from torch.utils.data import DataLoader
+
+
+def timed(method):
+    def inner(*args, **options):
+        start = time.time()
+        result = method(*args, **options)
+        print(method.__name__, time.time() - start)
+        return result
+
+    return inner
+
+
+@timed
+def load():
+    return torch.utils.data.TensorDataset(torch.ones(8, 8), torch.ones(8).long())
+
+
+net = torch.nn.Linear(8, 2)
+rows = DataLoader(load(), batch_size=32)
+rule = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in rows:
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    rule.step()
+"""
+
+
+def test_what_a_decorator_of_the_script_prints_is_printed_once() -> None:
+    """Nothing was seen to call its function: every process printed the times, and no action was said to be needed."""
+    (file,) = migrate([decode(TIMED.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert not file.blocked and "accelerator.print(method.__name__, time.time() - start)" in text
+    assert text.index("\naccelerator = Accelerator()") < text.index("\nrows = DataLoader(load()"), "it is used there"

@@ -45,6 +45,10 @@ class Reach:
             for call in sites:
                 self._callees.setdefault(self.function_of(call), {})[function] = None
                 self._called.setdefault(call, []).append(function)
+                for wrapper in state.wrappers.get(function, ()):
+                    assert isinstance(wrapper, (cst.FunctionDef, cst.Lambda))
+                    self._callees[self.function_of(call)][wrapper] = None
+                    self._called.setdefault(call.func, []).append(wrapper)
         self.reachable = self._from_entry()
 
     def unit(self, code: Code) -> Unit:

@@ -20,8 +20,8 @@ from .builders import build, register, set_aside
 from .command_lines import started
 from .drawn_batches import drawn_by_callers
 from .expressions import assign, bind_loop, evaluate
-from .solver import Slot
-from .values import Klass, State, Unit
+from .solver import Slot, Thing
+from .values import Function, Klass, State, Unit
 
 
 def solve(
@@ -202,7 +202,7 @@ def _return(state: State, unit: Unit, node: cst.Return) -> None:
 def _function(state: State, unit: Unit, node: cst.FunctionDef) -> None:
     scope = unit.names.scopes[node]
     for decorator in node.decorators:
-        evaluate(state, unit, decorator.decorator)
+        state.solver.watch(evaluate(state, unit, decorator.decorator), lambda thing: _run_around(state, node, thing))
         started(state, unit, node, decorator.decorator, evaluate)
     register(state, unit, node, unit.function(node))
     if unit.function(node).decorated("property", "cached_property"):
@@ -211,6 +211,20 @@ def _function(state: State, unit: Unit, node: cst.FunctionDef) -> None:
         if param.default is not None:
             state.solver.flow(evaluate(state, unit, param.default), state.binding(scope.bindings[param.name.value]))
     _visit(state, unit, node.body)
+
+
+def _run_around(state: State, node: cst.FunctionDef, decorator: Thing) -> None:
+    """A decorator of the script runs, and so does the function that it gives in the place of the decorated one, with
+    whatever that is called with."""
+
+    def given(thing: Thing) -> None:
+        if isinstance(thing, Function):
+            state.escape(thing.node)
+            state.wrappers.setdefault(node, {})[thing.node] = None
+
+    if isinstance(decorator, Function):
+        state.escape(decorator.node)
+        state.solver.watch(state.returns(decorator.node), given)
 
 
 def _property(state: State, unit: Unit, node: cst.FunctionDef) -> None:

@@ -222,6 +222,8 @@ class State:
         """For a function, the calls that reach it."""
         self.escaped: set[cst.CSTNode] = set()
         """Functions handed to code outside the program, which may call them with anything."""
+        self.wrappers: dict[cst.CSTNode, dict[cst.CSTNode, None]] = {}
+        """For a function, what decorators of the script have put in its place, which runs where it is called."""
         self.implied: set[cst.CSTNode] = set()
         """Functions that a call runs and hands none of its arguments to: ``__post_init__``."""
         self.started: set[cst.CSTNode] = set()

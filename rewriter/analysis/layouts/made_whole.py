@@ -11,7 +11,7 @@ from ...facts.module import Form, Gather
 from ...facts.roles import Role
 from ...facts.torch_api import process_calls
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, State, Unit, origins
+from ..dataflow.values import CallRecord, State, Unit, Unknown, origins
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 
@@ -67,6 +67,12 @@ class MadeWhole:
 
 
 def is_joining(record: CallRecord) -> bool:
-    """Whether a call gives all processes the same: a method of the accelerator, or a function of its package."""
-    method = method_name(record.node) in process_calls.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
-    return method or process_calls.joins_values(outside_name(record))
+    """
+    Whether a call gives all processes the same: a method of the accelerator, a function of its package, or the result
+    of a metric that joins the processes by itself.
+    """
+    name = method_name(record.node)
+    method = name in process_calls.joining() and bool(origins(record.receiver, Role.ACCELERATOR))
+    made = record.receiver.things if record.receiver is not None and name in ("compute", "aggregate") else ()
+    joined = any(isinstance(t, Unknown) and process_calls.joins_processes(t.qualified) for t in made)
+    return method or joined or process_calls.joins_values(outside_name(record))

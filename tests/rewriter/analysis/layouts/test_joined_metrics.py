@@ -60,3 +60,18 @@ def test_what_such_a_metric_counts_is_said(trained: str, held: str, config: Conf
     found = [one.message for one in file.diagnoses if one.id == "filled-batch"]
     assert len(found) == len(told) and all(map(str.startswith, found, told))
     assert all((TWICE in one) is ("is given" in one) for one in found)
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [
+        "if rate.compute() > best:\n        torch.save(net.state_dict(), 'a.pt')",
+        "score = rate.compute().item()\n    if score > best:\n        break",
+    ],
+)
+def test_what_such_a_metric_gives_is_the_same_on_all_processes(decided: str) -> None:
+    """It was called a figure of each process's own rows, and a training that it ends was refused."""
+    shown = "print(rate.compute(), right / len(other))"
+    text = "best = 0\n" + TRAINED.format(trained="pass", held="rate.update(out, y)").replace(shown, decided)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert file.changed and [one.id for one in file.diagnoses] == ["filled-batch"]
