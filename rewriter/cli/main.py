@@ -66,7 +66,10 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
         if request.rules:
             return _list_rules(catalogue, audits=request.audit)
         if request.explain is not None:
-            return _explain(catalogue, request.explain, color=request.color and sys.stdout.isatty())
+            from .explain import explain
+
+            explain(catalogue, [request.explain, *request.paths], color=request.color and sys.stdout.isatty())
+            return NOTHING
         if request.audit:
             from .auditing import run_audit
 
@@ -94,28 +97,6 @@ def _sentences(catalogue: Sequence[Entry]) -> dict[str, str]:
 
 def _documents(catalogue: Sequence[Entry]) -> dict[str, str]:
     return {entry.id: entry.load().doc for entry in catalogue}
-
-
-def _explain(catalogue: Sequence[Entry], id: str, *, color: bool) -> int:
-    """Explain a rule or a finding; no rule is imported for it, because that imports the parser."""
-    from shutil import get_terminal_size
-
-    from ..audit.ids import MODULES
-    from ..config import check_word
-    from ..report.explaining import OF_A_RULE, documented, explained, explanation, sections
-
-    known = {entry.id: entry.module for entry in catalogue}
-    audits = {name: f"{__package__.rpartition('.')[0]}.audit.{module}" for name, module in MODULES.items()}
-    remedy = "`migrate --rules` and `migrate --audit --rules` list the rules, a report names its findings in brackets"
-    check_word("--explain", "rule or finding", id, {*known, *audits, *sections()}, remedy)
-    width = get_terminal_size((100, 24)).columns
-    if id in known or id in audits:
-        doc = documented(known[id] if id in known else audits[id])
-        doc += OF_A_RULE if id in known else ""
-        out(explained(id, doc, "rules" if id in known else "findings", width=width, color=color))
-    else:
-        out(explanation(id, width=width, color=color))
-    return NOTHING
 
 
 def _migrate(catalogue: Sequence[Entry], request: Request) -> int:

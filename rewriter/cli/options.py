@@ -9,7 +9,7 @@ import click
 
 from ..config import DEVICES, PRECISIONS, Strategy, Target
 from ..verify.options import Asked
-from .usage import FORMATS, HELP, UsageError
+from .usage import EVERYTHING, FORMATS, HELP, UsageError
 
 _ASKED = Asked()
 
@@ -56,7 +56,7 @@ def _ids(context: click.Context, option: click.Parameter, begun: str) -> list[st
     """What ``--explain`` explains."""
     from ..report.explaining import sections
 
-    return [id for id in (*(context.obj or ()), *sections()) if id.startswith(begun)]
+    return [id for id in dict.fromkeys((*(context.obj or ()), *sections())) if id.startswith(begun)]
 
 
 def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
@@ -94,9 +94,11 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
 @click.option("--rules", is_flag=True, help="List the rules.")
 @click.option(
     "--explain",
-    metavar="ID",
+    metavar="[ID]",
+    is_flag=False,
+    flag_value=EVERYTHING,
     shell_complete=_ids,
-    help="Show what a rule does, or what a finding means.",
+    help="Show what a rule does, or what a finding means; without ID: list all.",
 )
 @click.option("--roles", is_flag=True, help="Show the role of each name and loop, and why; no diff.")
 @click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Say what a name is, e.g. loss=err.")

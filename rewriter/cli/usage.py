@@ -4,6 +4,8 @@ from __future__ import annotations
 
 FORMATS = ("text", "json", "sarif", "github")
 """The values of ``--output-format``; the first is the default."""
+EVERYTHING = "list"
+"""What ``--explain`` explains where no id is given: all of them, in a line each."""
 
 
 class UsageError(Exception):

@@ -19,11 +19,6 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("findings.md")
 ADDRESS = "https://github.com/torchlift/torchlift/blob/main/docs"
 """Where the pages of the documentation are read."""
-OF_A_RULE = (
-    "\n\nA finding with this id is about a place that the rule left unchanged, or that somebody should look at. "
-    "What to do is in its `help:`."
-)
-"""What is said of the findings that have the id of a rule."""
 _WIDTH = 100
 _WIDEST, _NARROWEST = 110, 20
 """Sentences are wrapped at the width of the terminal, but not at more or fewer columns than these."""
@@ -44,6 +39,11 @@ def sections() -> dict[str, str]:
         body = re.split(r"^# ", body, maxsplit=1, flags=re.MULTILINE)[0]  # a heading that opens the next chapter
         found.update(dict.fromkeys(heading.split(", "), body.strip()))
     return found
+
+
+def of_a_rule(id: str) -> str:
+    """What is said of the findings that have the id of a rule; empty where there are none."""
+    return f"\n\nA finding [{id}] in a report:\n\n{sections()[id]}" if id in sections() else ""
 
 
 def explanation(id: str, *, width: int = _WIDTH, color: bool = False) -> str:
@@ -77,7 +77,8 @@ def paragraphs(id: str) -> list[str]:
 
 def address(page: str, id: str) -> str:
     """The address of what a page of the documentation says of an id."""
-    heading = next((heading for heading in _headings() if id in heading.split(", ")), id)
+    headings = _headings() if page == "findings" else ()
+    heading = next((heading for heading in headings if id in heading.split(", ")), id)
     return f"{ADDRESS}/{page}.md#{re.sub('[^a-z0-9_ -]', '', heading.lower()).replace(' ', '-')}"
 
 

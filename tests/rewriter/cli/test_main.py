@@ -511,12 +511,30 @@ def test_a_rule_is_explained(migrate: Migrate) -> None:
     out = migrate("--explain", "backward").out
     assert out.startswith(b"backward\n\nRun the backward pass")
     assert b"\n    +    accelerator.backward(loss, retain_graph=True)\n" in out
-    assert b"\n\nA finding with this id is about a place that the rule left unchanged, or" in out
+    assert b"\n\nA finding [backward] in a report:\n\nA backward pass was left unchanged" in out
+    assert b"What to do (" in out and b"\n    +(first + second).backward()\n" in out
 
 
 def test_a_finding_is_explained(migrate: Migrate) -> None:
     answer = migrate("--explain", "kept-batches")
     assert answer.status == 0 and answer.out.startswith(b"kept-batches\n\nAll batches of a loader are read")
+
+
+def test_several_ids_are_explained(migrate: Migrate) -> None:
+    for given in (["once", "set-order"], ["once,set-order"]):
+        out = migrate("--explain", *given).out.decode()
+        assert out.startswith("once\n\n") and "\n\n\nset-order\n\n" in out
+    answer = migrate("--explain", "once", "train.py")
+    assert answer.status == 3 and "no rule or finding 'train.py'" in answer.err
+
+
+def test_all_ids_are_listed_where_none_is_given(migrate: Migrate) -> None:
+    out = migrate("--explain").out.decode()
+    assert out == migrate("--explain", "list").out.decode()
+    listed = [line.split(maxsplit=1) for line in out.splitlines() if "  " in line]
+    assert [id for id, _ in listed][: len(CATALOGUE)] == [entry.id for entry in CATALOGUE]
+    assert {id for id, _ in listed} >= {"local-decision", "missing-set-epoch", "invalid-output"}
+    assert len({id for id, _ in listed}) == len(listed)
 
 
 def test_a_finding_of_which_nothing_is_known_names_the_nearest(migrate: Migrate) -> None:

@@ -1,0 +1,55 @@
+"""``migrate --explain``: what rules and findings mean, or the list of all ids. No rule is imported for it, because that
+imports the parser."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from shutil import get_terminal_size
+from textwrap import shorten
+
+from ..audit.ids import MODULES
+from ..config import check_word
+from ..report.explaining import documented, explained, explanation, of_a_rule, one_sentence, sections
+from ..rule import Entry
+from .output import listed, out
+from .usage import EVERYTHING
+
+_ENDLESS, _NARROWEST = 10_000, 40
+
+
+def explain(catalogue: Sequence[Entry], words: Sequence[str], *, color: bool) -> None:
+    """Explain each id; ``ConfigError`` for one that is not known."""
+    audits = {name: f"{__package__.rpartition('.')[0]}.audit.{module}" for name, module in MODULES.items()}
+    rules = {entry.id: entry.module for entry in catalogue}
+    if tuple(words) == (EVERYTHING,):
+        out(_everything(rules, audits))
+        return
+    ids = list(dict.fromkeys(id for word in words for id in word.split(",") if id))
+    for id in ids:
+        remedy = "`migrate --explain` lists all of them, a report names its findings in brackets"
+        check_word("--explain", "rule or finding", id, {*rules, *audits, *sections()}, remedy)
+    width = get_terminal_size((100, 24)).columns
+    texts = []
+    for id in ids:
+        if id in rules:
+            texts.append(explained(id, documented(rules[id]) + of_a_rule(id), "rules", width=width, color=color))
+        elif id in audits:
+            texts.append(explained(id, documented(audits[id]), "findings", width=width, color=color))
+        else:
+            texts.append(explanation(id, width=width, color=color))
+    out("\n\n".join(texts))
+
+
+def _everything(rules: dict[str, str], audits: dict[str, str]) -> str:
+    """All ids, each with a line, as long as the terminal is wide."""
+    width = get_terminal_size().columns if sys.stdout.isatty() else _ENDLESS
+    told = {id: " ".join(documented(module).strip().partition("\n\n")[0].split()) for id, module in rules.items()}
+    found = {id: one_sentence(id) for id in sections() if id not in rules and id not in audits}
+    checked = {id: one_sentence(id) for id in audits}
+    parts = []
+    for heading, some in (("Rules", told), ("Findings", found), ("Findings of --audit", checked)):
+        room = max(width - max(map(len, some)) - 2, _NARROWEST)
+        lines = [(id, shorten(text.replace("``", "`"), room, placeholder=" ...")) for id, text in some.items()]
+        parts.append(f"{heading}\n\n{listed(lines)}")
+    return "\n".join(parts)
