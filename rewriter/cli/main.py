@@ -159,13 +159,6 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
     elif not request.write and not request.check and not (sys.stdout.isatty() and in_short(result, survey, request)):
         drawn = _show(result, request)
     _summarise(result, survey, request, writes, verdict, drawn)
-    if verdict is not None:
-        from shutil import get_terminal_size
-
-        from ..report.verdict import verdict_text
-
-        color, width = request.color and sys.stderr.isatty(), get_terminal_size((120, 24)).columns
-        sys.stderr.write("\n" + verdict_text(verdict, color=color, width=width))
     return status
 
 
@@ -252,7 +245,16 @@ def _summarise(
 ) -> None:
     """Say what was done and why, and what to run next; in short where it was drawn above."""
     hints = list(_hints(result, survey, request, writes, verdict))
-    summarise(result, survey, request, verb="changed" if writes else "would change", hints=hints, drawn=drawn)
+    verb = "changed" if writes else "would change"
+    summarise(result, survey, request, verb=verb, hints=hints if verdict is None else (), drawn=drawn)
+    if verdict is not None:
+        from shutil import get_terminal_size
+
+        from ..report.verdict import verdict_text
+
+        color, width = request.color and sys.stderr.isatty(), get_terminal_size((120, 24)).columns
+        sys.stderr.write("\n" + verdict_text(verdict, color=color, width=width))
+        sys.stderr.write("".join(f"{line}\n" for line in ["", *hints]))
 
 
 def _hints(
@@ -274,10 +276,11 @@ def _hints(
             yield f"Nothing was written: a file is {'in error' if survey.refused else 'blocked'}."
         else:
             yield "Nothing was written: not every promise is held."
+            if verdict is not None:
+                yield from _after_verdict(command, request, result, verdict)
     elif result.changed and not (request.write or request.interactive or survey.refused or result.blocked):
         if verdict is not None and verdict.status:
-            told = "Not to be applied as it is: a promise is broken" if verdict.status == 1 else "Not verified"
-            yield f"{told}, see the verdict."
+            yield from _after_verdict(command, request, result, verdict)
         elif request.paths != ("-",):
             yield f"To apply:  {command} --write {named}"
             if request.verify is None and script and not hook:
@@ -290,7 +293,7 @@ def _hints(
         yield f"To apply what is not blocked: {command} --write {named}"
     if writes and script and named.endswith(".py") and not hook:
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
-    if result.changed and (writes or not hook):
+    if result.changed and (writes or not hook) and verdict is None:  # a verification has it
         package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
         yield f"It needs:  {package}, where the script runs: pip install '{package}'"
     if in_short(result, survey, request) and not hook:
@@ -301,6 +304,24 @@ def _hints(
         if held and not request.write:
             some = quoted(held) if len(held) <= _SOME else otherwise
             yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"
+
+
+def _after_verdict(command: str, request: Request, result: Result, verdict: SeenVerdict) -> Iterator[str]:
+    """What to run next where a promise is broken, or nothing could be compared."""
+    from .invoked import launcher, quoted
+
+    arguments = quoted(request.verify.arguments) if request.verify is not None else ""
+    script, ours = Path(request.paths[0]), f" -- {arguments}" if arguments else ""
+    name, kept = quoted([str(script)]), quoted([str(script.with_stem(f"{script.stem}_original"))])
+    if verdict.status != 1:
+        yield f"To verify: {command} {name} --verify{ours}"
+        return
+    alone = len(result.changed) == 1 and script.suffix == ".py"
+    yield f"To mend:   {f'cp {name} {kept}; ' if alone else ''}{command} --write {name}"
+    yield "           then edit the lines that the verdict points to"
+    if alone:
+        started = launcher({}).removesuffix("launch")
+        yield f"To verify: {started}verify {kept} {name}{ours}"
 
 
 def _to_read(survey: Survey) -> list[str]:

@@ -40,18 +40,18 @@ class Shown:
         if of_process := sorted(read & (self._held() - self._models()) | known):
             held = f"what it reads ({', '.join(of_process)}) stays in the training processes"
             if name or n not in self.after.stays:
-                raise displays(self.cells[n], name, held)
+                raise displays(self.cells[n], name, held, of_process)
             start = self.cells[min(self.after.cells, default=n)].number
             moved = f"Move this cell before cell {start}. If what it reads is data: "
             place = moved if start != self.cells[n].number else ""
-            raise NotGathered(self.cells[n].number, held, f"{place}{REMEDY}")
+            raise NotGathered(self.cells[n].number, held, f"{place}{REMEDY}", of_process)
         if n > self.chosen[-1] or function:
             return
         later = [m for m in self.chosen if m > n]
         if changed := sorted(name for name in read if self._changes(name, later)):
-            raise displays(self.cells[n], name, f"the training changes {', '.join(changed)} afterwards")
+            raise displays(self.cells[n], name, f"the training changes {', '.join(changed)} afterwards", changed)
         if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
-            raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards")
+            raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards", used)
         earlier = [m for m in self.chosen if m < n]
         if may_draw(self.texts[n]) and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):
             raise displays(self.cells[n], name, "it may draw random numbers between those of the training")

@@ -83,6 +83,7 @@ def check_taken(
                 cells[one.cell].number,
                 f"{name} reads {read}, which the training makes in a function of its own",
                 f"Define {name} with def, or pass {read} to it as an argument",
+                one.later & local or one.reads & local,
             )
         for n, text in enumerate(texts):
             if name in use(text).reads:
@@ -90,6 +91,7 @@ def check_taken(
                     cells[n].number,
                     f"it uses {name}, which reads {read} of the training processes",
                     f"Pass {read} to {name} as an argument",
+                    [name],
                 )
 
 

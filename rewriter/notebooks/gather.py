@@ -216,6 +216,7 @@ def _check(cell: Cell, text: str) -> None:
             cell.number,
             "there is a magic between the cells of the training",
             "Move it to a separate cell before those that build and train the model",
+            [MASK],
         )
     tree = ast.parse(inside)
     for node in ast.walk(tree):
@@ -224,18 +225,22 @@ def _check(cell: Cell, text: str) -> None:
                 cell.number,
                 "there is a star import between the lines of the training",
                 "Move it to the top of its cell",
+                ["import *"],
             )
         if isinstance(node, ast.Global):
             names = ", ".join(node.names)
             raise NotGathered(
-                cell.number, f"a function changes a global ({names})", "Pass it as an argument and return it"
+                cell.number,
+                f"a function changes a global ({names})",
+                "Pass it as an argument and return it",
+                [f"global {node.names[0]}"],
             )
     if (name := shown_by(tree.body)) and not only_draws_to_files(tree.body):
         raise displays(
             cell,
             name,
             "the training processes cannot display anything",
-            "Draw it in a cell after the training, or save the figure (savefig) in place of showing it",
+            remedy="Draw it in a cell after the training, or save the figure (savefig) in place of showing it",
         )
 
 
@@ -248,6 +253,7 @@ def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence
                     cells[n].number,
                     f"a later cell needs the trained model, but the class {node.name} uses what the training makes",
                     "Pass it to the class as an argument",
+                    [f"class {node.name}"],
                 )
 
 
@@ -320,6 +326,7 @@ def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[in
                     cells[made[name]].number,
                     f"it uses {name}, which cell {cells[n].number} created",
                     "Create it in the training",
+                    [name],
                 )
 
 

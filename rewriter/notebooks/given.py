@@ -39,11 +39,13 @@ def check_loading(
     """
     for n in loading:
         if n in chosen or n > first:
-            raise NotGathered(cells[n].number, "it needs what the training makes", "Make it without")
+            made = uses[n].reads.intersection(*([frozenset().union(*(uses[m].binds for m in chosen))]))
+            what = ", ".join(sorted(made)) or "what the training makes"
+            raise NotGathered(cells[n].number, f"it needs {what} of the training", "Make it without", made)
     pinned = {name for n in loading for name in _pinned(texts[n])}
     for n in range(first):
         if n not in loading and n not in chosen and uses[n].reads & pinned:
-            raise NotGathered(cells[n].number, "a loader with pin_memory uses a GPU", "Set pin_memory=False")
+            raise NotGathered(cells[n].number, "a loader with pin_memory uses a GPU", "Set pin_memory=False", pinned)
 
 
 def _pinned(text: str) -> Iterator[str]:

@@ -242,6 +242,7 @@ def _nothing_comes_back(notebook: Notebook, text: str, statement: ast.stmt, call
                 cell.number,
                 f"it reads {', '.join(both)}, which the training processes change in their own memory",
                 "Save it in the training (torch.save), and load it here",
+                both,
             )
 
 

@@ -33,7 +33,7 @@ from .launching import (
     used,
 )
 from .shown import hidden, run_by_magics, unhidden
-from .uses import NotGathered, use
+from .uses import NotGathered, named_in, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
 _OF_STARTED_ANEW = frozenset({"set-order"})
@@ -313,18 +313,27 @@ def _run_by_magics(notebook: Notebook) -> Iterator[Diagnosis]:
 
 def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResult:
     """The file with a finding at each cell that says why the cells cannot be gathered."""
-    lines = notebook.script().split("\n")
     found = [
         Diagnosis(
             "notebook-state",
             Severity.BLOCKED,
             one.cause,
             one.remedy,
-            lines.index(f'"cell {one.cell} of the notebook"') + 2 if one.cell else 0,
+            *_placed(notebook, one),
         )
         for one in (why, *why.others)
     ]
     return file._replace(diagnoses=(*file.diagnoses, *found), changes=())
+
+
+def _placed(notebook: Notebook, why: NotGathered) -> tuple[int, int, int]:
+    """The line and the columns of what a refusal is about: the first line of its cell where nothing is found there."""
+    if not why.cell:
+        return 0, 0, 0
+    first = notebook.script().split("\n").index(f'"cell {why.cell} of the notebook"') + 2
+    text = masked(next(cell.text for cell in notebook.cells if cell.number == why.cell))
+    line, start, end = named_in(text, why.about) or (1, 0, 0)
+    return first + line - 1, start, end
 
 
 def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable[[int], int]) -> FileResult:

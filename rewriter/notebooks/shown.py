@@ -228,6 +228,9 @@ def displays(
     cell: Cell,
     name: str,
     why: str,
+    about: Collection[str] = (),
     remedy: str = "save it to a file in the training, read the file in a separate cell after it, and display that here",
 ) -> NotGathered:
-    return NotGathered(cell.number, f"this cell displays something of the training ({name}), but {why}", remedy)
+    return NotGathered(
+        cell.number, f"this cell displays something of the training ({name}), but {why}", remedy, about or [name]
+    )

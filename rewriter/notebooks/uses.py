@@ -16,10 +16,12 @@ _PATHS = re.compile(r"\b(sys\.path|chdir|environ)\b")
 
 
 class NotGathered(Exception):
-    """Why the training cells cannot be one function: the cell, the cause, the remedy; and what else is in the way."""
+    """Why the training cells cannot be one function: the cell, the cause, the remedy, the names that it is about; and
+    what else is in the way."""
 
-    def __init__(self, cell: int, cause: str, remedy: str) -> None:
+    def __init__(self, cell: int, cause: str, remedy: str, about: Iterable[str] = ()) -> None:
         super().__init__(cell, cause, remedy)
+        self.about = frozenset(about)
         self.cell = cell
         self.cause = cause
         self.remedy = remedy
@@ -125,6 +127,18 @@ def run(text: str) -> list[ast.stmt]:
     decorators, which are called."""
     body = ast.parse(text).body
     return [one for statement in body for one in (statement, *decorators(statement)) if not defines(one)]
+
+
+def named_in(text: str, names: Collection[str]) -> tuple[int, int, int] | None:
+    """Where a cell first reads one of some names, else where it has one in other ways: the line, and the columns."""
+    lines = text.split("\n")
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name) and node.id in names]
+    found.sort(key=lambda node: (not isinstance(node.ctx, ast.Load), node.lineno, node.col_offset))
+    for node in found[:1]:
+        start = len(lines[node.lineno - 1].encode()[: node.col_offset].decode()) + 1
+        return node.lineno, start, start + len(node.id)
+    others = ((number, line.find(name), name) for number, line in enumerate(lines, 1) for name in sorted(names))
+    return next(((number, at + 1, at + 1 + len(name)) for number, at, name in others if at >= 0), None)
 
 
 def decorators(statement: ast.stmt) -> Iterator[ast.stmt]:

@@ -27,8 +27,8 @@ from .html_diff import WEIGHTS, sheet, weight
 from .html_frames import code_words, frame, meaning
 from .summary import audit_total, outcome
 from .table import ProgramRow, rows
-from .text import counted, visible
-from .verdict import pointed, unforeseen
+from .text import counted
+from .verdict import number_of, pointed, unforeseen
 
 if TYPE_CHECKING:
     from ..source import SourceError
@@ -273,13 +273,14 @@ def _verdict(verdict: SeenVerdict) -> Iterator[str]:
 
 
 def _pointed(row: SeenRow) -> str:
-    """The line that a broken promise points to, and its likeliest cause."""
-    code = ""
-    if row.at:
-        number = escape(row.at.rpartition(":")[2])
-        line = f"<div class='row'><span class='n'>{number}</span><pre>{escape(visible(row.code))}</pre></div>"
-        code = f"<div class='frame'><span class='where'>{escape(pointed(row))}</span>{line if row.code else ''}</div>"
-    return code + (f"<p>likely cause: {code_words(row.cause)}</p>" if row.cause else "")
+    """The lines that a broken promise points to, and its likeliest cause."""
+    parts = ""
+    for words, at, code in pointed(row):
+        line = f"<div class='row'><span class='n'>{escape(number_of(at))}</span><pre>{escape(code)}</pre></div>"
+        parts += f"<span class='where'>{escape(words)}</span>{line if code else ''}"
+    return (f"<div class='frame'>{parts}</div>" if parts else "") + (
+        f"<p>likely cause: {code_words(row.cause)}</p>" if row.cause else ""
+    )
 
 
 def _curves(data: Mapping[str, Any]) -> dict[str, list[float]]:

@@ -4,7 +4,6 @@ comparison."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from textwrap import wrap
 
 from ..verify.handover import SeenRow, SeenVerdict
@@ -65,20 +64,30 @@ def _table(rows: Sequence[SeenRow], width: int) -> Iterator[tuple[str, str]]:
 
 
 def _below(row: SeenRow, width: int) -> Iterator[str]:
-    """The line that a broken promise points to, and its likeliest cause."""
-    inside = partial(wrap, width=width, initial_indent="    ", subsequent_indent="      ")
-    if row.at:
-        yield from inside(f"--> {pointed(row)}")
-        if row.code:
-            code = f"    {row.at.rpartition(':')[2]} | {visible(row.code)}"
-            yield code if len(code) <= width else f"{code[: width - 3]}..."
+    """The line that a broken promise points to, the one where its cause is, and that cause in words."""
+    for said, place, code in pointed(row):
+        yield from _inside(f"--> {said}", width)
+        if code:
+            line = f"    {number_of(place)} | {code}"
+            yield line if len(line) <= width else f"{line[: width - 3]}..."
     if row.cause:
-        yield from inside(f"likely cause: {row.cause}")
+        yield from _inside(f"likely cause: {row.cause}", width)
 
 
-def pointed(row: SeenRow) -> str:
-    """The place that a broken promise points to, in words."""
-    return f"{visible(row.at)}, in the {row.side} script"
+def _inside(text: str, width: int) -> list[str]:
+    return wrap(text, width, initial_indent="    ", subsequent_indent="      ")
+
+
+def pointed(row: SeenRow) -> list[tuple[str, str, str]]:
+    """The places that a broken promise points to: in words, by themselves, and what is there."""
+    found = [(f"{row.at}, in the {row.side} script", row.at, row.code)] if row.at else []
+    found += [(f"{row.origin}, where this is computed", row.origin, row.origin_code)] if row.origin else []
+    return [(visible(said), place, visible(code)) for said, place, code in found]
+
+
+def number_of(place: str) -> str:
+    """The number of a line: of ``train.py:12``, and of ``train.ipynb:cell 3, line 12``."""
+    return place.replace(" ", ":").rpartition(":")[2]
 
 
 def unforeseen(verdict: SeenVerdict) -> list[str]:

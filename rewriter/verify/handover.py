@@ -79,6 +79,9 @@ class SeenRow:
     side: str = ""
     cause: str = ""
     """The likeliest cause; empty where none is likelier than others."""
+    origin: str = ""
+    """A second line, where the cause is, and what it says."""
+    origin_code: str = ""
 
 
 @dataclass(frozen=True)

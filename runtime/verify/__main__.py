@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from .request import RequestError, VerifyRequest, from_json, program_at
-from .verdict import USAGE
+from .verdict import HELD, USAGE
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _READY = "TORCHLIFT_VERIFY_READY"
@@ -49,8 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from .text import as_text
 
         sys.stdout.write(as_text(verdict, get_terminal_size((120, 24)).columns))
+        sys.stdout.write(f"\n{_next(options, script, verdict.status)}\n")
     sys.stdout.flush()
     return verdict.status
+
+
+def _next(options: argparse.Namespace, script: list[str], status: int) -> str:
+    """The command to run next."""
+    arguments = shlex.join(script)
+    if status == HELD:
+        return f"To run:    torchlift launch --num-processes 2 {shlex.join([options.migrated])} {arguments}".rstrip()
+    again = f"To verify: torchlift verify {shlex.join([options.original, options.migrated])}"
+    return f"{again} -- {arguments}" if arguments else again
 
 
 def _fail(message: str) -> int:

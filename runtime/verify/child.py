@@ -27,7 +27,7 @@ from . import imports
 from .exact import double, layers, noise, order, pretended
 from .hooks import clocks, collectives, data, files, libraries, output, ports, spawning, training
 from .hooks.recorder import Ended, Recorder
-from .program import cells_of
+from .program import cell_name, numbered_cells, place_of
 from .sandbox import Sandbox, use_temporary_folder
 from .scratch import Scratch
 
@@ -186,8 +186,8 @@ def _execute(path: Path, main: types.ModuleType) -> None:
         exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), main.__dict__)
         return
     main.__dict__.update(display=print, get_ipython=lambda: None)
-    for number, cell in enumerate(cells_of(path.read_bytes()), 1):
-        name = f"{path}[{number}]"
+    for number, cell in numbered_cells(path.read_bytes()):
+        name = cell_name(str(path), number)
         linecache.cache[name] = len(cell), None, cell.splitlines(keepends=True), name
         exec(compile(cell, name, "exec", dont_inherit=True), main.__dict__)
 
@@ -207,7 +207,7 @@ def _failed(error: BaseException, recorder: Recorder) -> None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     frames = [f for f in traceback.extract_tb(trace) if f.filename.startswith(recorder.root)]
-    at = f"{os.path.relpath(frames[-1].filename, recorder.base)}:{frames[-1].lineno}" if frames else "?"
+    at = place_of(os.path.relpath(frames[-1].filename, recorder.base), frames[-1].lineno or 0) if frames else "?"
     text = "".join(traceback.format_exception(type(error), error, trace))
     recorder.write("error", kind=type(error).__name__, message=str(error)[:2000], at=at, text=text[-8000:])
     sys.excepthook(type(error), error, trace)

@@ -24,7 +24,7 @@ from .curve import curve, draw
 from .hooks.ports import COUNT
 from .notes import notes
 from .orphans import adopt_orphans, end_orphans
-from .program import imported_names, line_of, own_files, root_of
+from .program import imported_names, line_of, lines_of, own_files, root_of
 from .progress import RunProgress
 from .request import Script, VerifyRequest
 from .run_processes import Limits, Run, watch
@@ -108,6 +108,8 @@ class Server:
     def _verify(self) -> Verdict:
         request = self.request
         alone = 1 in self._originals
+        rehearsed = self._cpu and not request.cpu and not request.device and 1 in request.procs
+        self._plan(len(self._originals) + len(request.procs) + rehearsed)
         first = [_Start("original", request.original, 1, False)] if alone else []
         if 1 in request.procs:
             first.append(_Start("migrated on 1", request.migrated, 1, True))
@@ -124,18 +126,25 @@ class Server:
         promises = self._compare({})
         shaky = {self._count(promise.processes) for promise in promises if promise.outcome is Outcome.BROKEN}
         if shaky:
+            self._plan(len(shaky))
             repeated = {count: self._again(count) for count in sorted(shaky)}
             promises = self._compare(repeated)
             shaky = {self._count(p.processes) for p in promises if p.outcome is Outcome.BROKEN and p.id in SHOWN}
         if shaky:
+            self._plan(len(shaky))
             repeated.update({count: repeated[count].beside(self._ahead(count)) for count in sorted(shaky)})
             promises = self._compare(repeated)
         whole = 1 in request.procs and self._traces["migrated on 1"].sound
-        if self._cpu and not request.cpu and not request.device and whole and not self._obstacle(1):
-            promises += explained([self._rehearse()], self._line)
+        if rehearsed and whole and not self._obstacle(1):
+            promises += explained([self._rehearse()], self._line, self._text)
         broken = any(promise.outcome is Outcome.BROKEN for promise in promises)
         compared = not all(map(self._obstacle, self._originals))
         return self._verdict(BROKEN if broken else HELD if compared else ORIGINAL_FAILS, tuple(promises), None)
+
+    def _plan(self, runs: int) -> None:
+        """So many more runs are to come."""
+        if self._progress is not None:
+            self._progress.planned += runs
 
     @property
     def _originals(self) -> tuple[int, ...]:
@@ -209,12 +218,17 @@ class Server:
                 devices=count if self.request.device else 0,
                 said=self.request.by_nature,
             )
-            found += explained(compare(about), self._line)
+            found += explained(compare(about), self._line, self._text)
         return found
 
     def _line(self, promise: Promise) -> str:
         """What the line says that a promise points to."""
         return line_of(self.request.original if promise.side == "original" else self.request.migrated, promise.at)
+
+    def _text(self, promise: Promise) -> tuple[str, int]:
+        """The migrated text that a promise points to, and the line there."""
+        lines, number = lines_of(self.request.migrated, promise.at)
+        return "\n".join(lines), number
 
     def _says(self, program: Script, words: tuple[bytes, ...]) -> bool:
         """Whether one of the program's files holds one of the words."""

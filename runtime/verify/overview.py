@@ -27,7 +27,9 @@ class VerdictRow:
     code: str = ""
     side: str = ""
     cause: str = ""
-    """These four as in `Promise`."""
+    origin: str = ""
+    origin_code: str = ""
+    """These six as in `Promise`."""
 
 
 def conclusion(verdict: Verdict) -> str:
@@ -101,6 +103,7 @@ def _broken(promise: Promise) -> VerdictRow:
     row = _row([promise], _detail(promise))
     if not promise.cause.startswith(FOLLOWS):
         side = promise.side if promise.at else ""
+        row = replace(row, origin=promise.origin, origin_code=promise.origin_code)
         return replace(row, at=promise.at, code=promise.code, side=side, cause=promise.cause)
     after = f"follows from{promise.cause.removeprefix(FOLLOWS).partition(', from step')[0].lstrip(',')}"
     return replace(row, detail=f"{row.detail}; {after}")

@@ -13,6 +13,8 @@ from .request import Script
 
 _MOST_FILES = 300
 _MAGIC = re.compile(r"^(\s*)(?:[%!]\w|\?).*")
+_CELL = re.compile(r":cell \d+$")
+_PLACE = re.compile(r"(.+?)(?::cell (\d+), line |:)(\d+)")
 _KEPT_CELLS = ("%%time", "%%timeit", "%%capture")
 """Magic words above a cell that python code follows."""
 
@@ -29,16 +31,31 @@ def text_of(program: Script, path: Path | None = None) -> bytes:
         return b""
 
 
-def line_of(program: Script, place: str) -> str:
-    """What a line says, named as traces do: "train.py:12", or "train.ipynb[3]:7". Empty where there is none."""
-    found = re.fullmatch(r"(.+?)(?:\[(\d+)\])?:(\d+)", place)
+def place_of(name: str, line: int) -> str:
+    """A line of a file, or of a cell that `cell_name` has named: "train.py:12", "train.ipynb:cell 3, line 12"."""
+    return f"{name}{', line ' if _CELL.search(name) else ':'}{line}"
+
+
+def cell_name(path: str, number: int) -> str:
+    """The name of a cell's code: its number counts all cells, as the reports of a migration do."""
+    return f"{path}:cell {number}"
+
+
+def lines_of(program: Script, place: str) -> tuple[list[str], int]:
+    """The lines of the file, or of the cell, that a place is in, and its number there; (none, 0) where there is no such
+    place."""
+    found = _PLACE.fullmatch(place)
     if found is None:
-        return ""
+        return [], 0
     data = text_of(program, program.folder / found[1])
-    texts = cells_of(data) if found[2] else [data.decode(errors="replace")]
-    cell, number = int(found[2] or 1), int(found[3])
-    lines = texts[cell - 1].splitlines() if cell <= len(texts) else []
-    return lines[number - 1].strip() if number <= len(lines) else ""
+    text = dict(numbered_cells(data)).get(int(found[2]), "") if found[2] else data.decode(errors="replace")
+    return text.splitlines(), int(found[3])
+
+
+def line_of(program: Script, place: str) -> str:
+    """What the line of a place says; empty where there is none."""
+    lines, number = lines_of(program, place)
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
 def own_files(program: Script) -> dict[Path, bytes]:
@@ -126,8 +143,14 @@ def source_of(data: bytes) -> bytes | str:
 
 
 def cells_of(data: bytes) -> list[str]:
+    """The code cells of a notebook, in order; see `numbered_cells`."""
+    return [text for _, text in numbered_cells(data)]
+
+
+def numbered_cells(data: bytes) -> list[tuple[int, str]]:
     """
-    The code cells of a notebook, in order; lines that only a notebook understands do nothing.
+    The code cells of a notebook, each with its number among all cells; lines that only a notebook understands do
+    nothing.
 
     Raises:
         ValueError: it is no notebook.
@@ -135,7 +158,11 @@ def cells_of(data: bytes) -> list[str]:
     found = json.loads(data)
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
         raise ValueError("this is not a notebook")
-    return [_plain("".join(cell.get("source", ""))) for cell in found["cells"] if cell.get("cell_type") == "code"]
+    return [
+        (number, _plain("".join(cell.get("source", ""))))
+        for number, cell in enumerate(found["cells"], 1)
+        if cell.get("cell_type") == "code"
+    ]
 
 
 def _plain(text: str) -> str:

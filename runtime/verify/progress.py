@@ -26,6 +26,10 @@ class RunProgress:
         self._stream = stream
         self._terminal = stream.isatty()
         self._drawn = 0.0
+        self._numbers: dict[int, int] = {}
+        """By run: which one it is, counted from 1."""
+        self.planned = 0
+        """How many runs there are to be, as far as that is known."""
         self._read: dict[int, tuple[int, int]] = {}
         """By run: bytes of its trace that were looked at, and the optimizer steps in them."""
 
@@ -35,7 +39,8 @@ class RunProgress:
         if self._terminal and runs and now - self._drawn >= _EVERY:
             self._drawn = now
             text = "; ".join(f"{run.name}: {self._steps(run)} steps" for run in runs)
-            self._stream.write(f"\r\x1b[K{f'verify: {text}, {runs[0].seconds:.0f} s'[:_LONGEST]}")
+            said = f"verify: {self._number(*runs)}: {text}, {runs[0].seconds:.0f} s"
+            self._stream.write(f"\r\x1b[K{said[:_LONGEST]}")
             self._stream.flush()
 
     def over(self, run: Run) -> None:
@@ -43,8 +48,17 @@ class RunProgress:
         if self._terminal:
             self.finish()
         else:
-            self._stream.write(f"verify: {run.name}: {self._steps(run)} steps in {run.seconds:.0f} s\n")
+            said = f"{run.name}: {self._steps(run)} steps in {run.seconds:.0f} s"
+            self._stream.write(f"verify: {self._number(run)}: {said}\n")
         self._stream.flush()
+
+    def _number(self, *runs: Run) -> str:
+        """Which of all runs they are: ``run 3 of 4``."""
+        for run in runs:
+            self._numbers.setdefault(id(run), len(self._numbers) + 1)
+        numbers = [self._numbers[id(run)] for run in runs]
+        of = max(self.planned, len(self._numbers))
+        return f"run{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))} of {of}"
 
     def finish(self) -> None:
         """Take away what was drawn."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from textwrap import wrap
 
 from .overview import VerdictRow, conclusion, left_out, rows
@@ -63,13 +62,21 @@ def _table(found: list[VerdictRow], width: int) -> Iterator[str]:
 
 
 def _below(row: VerdictRow, width: int) -> Iterator[str]:
-    """The line that a broken promise points to, and its likeliest cause."""
-    inside = partial(wrap, width=width, initial_indent="    ", subsequent_indent="      ")
+    """The line that a broken promise points to, the one where its cause is, and that cause in words."""
     if row.at:
-        number = row.at.rpartition(":")[2]
-        yield from inside(f"--> {row.at}, in the {row.side} script")
-        if row.code:
-            code = f"    {number} | {row.code}"
-            yield code if len(code) <= width else f"{code[: width - 3]}..."
+        yield from _code(f"{row.at}, in the {row.side} script", row.at, row.code, width)
+    if row.origin:
+        yield from _code(f"{row.origin}, where this is computed", row.origin, row.origin_code, width)
     if row.cause:
-        yield from inside(f"likely cause: {row.cause}")
+        yield from _inside(f"likely cause: {row.cause}", width)
+
+
+def _code(said: str, place: str, code: str, width: int) -> Iterator[str]:
+    yield from _inside(f"--> {said}", width)
+    if code:
+        line = f"    {place.replace(' ', ':').rpartition(':')[2]} | {code}"
+        yield line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+def _inside(text: str, width: int) -> list[str]:
+    return wrap(text, width, initial_indent="    ", subsequent_indent="      ")

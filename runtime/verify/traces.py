@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from .program import place_of
+
 Event = dict[str, Any]
 
 _PARTED = "CollectiveMismatch"
@@ -199,7 +201,7 @@ def _frame(line: str, root: Path, base: Path) -> str:
     number = rest.split("line ")[1].split(" ")[0]
     function = rest.rsplit(" in ", 1)[-1]
     if path.startswith(str(root)) and "/site-packages/" not in path:
-        return f"@{os.path.relpath(path, base)}:{number} in {function}"
+        return f"@{place_of(os.path.relpath(path, base), int(number))} in {function}"
     return f"{Path(path).name}:{number} in {function}"
 
 

@@ -43,6 +43,10 @@ class Promise:
     """"migrated" or "original"."""
     cause: str = ""
     """The likeliest cause; empty where none is likelier than others."""
+    origin: str = ""
+    """A second line, where the cause is: it makes a wrong figure of the rows of one process."""
+    origin_code: str = ""
+    """What that line says."""
     absent: bool = False
     """The script does nothing of the kind: it saves nothing, it prints nothing."""
 

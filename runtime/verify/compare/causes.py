@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..overview import FOLLOWS
 from ..verdict import Outcome, Promise
+from .origins import origin_of
 
 _GATHER = (
     "it is computed from the rows of one process: call `accelerator.gather_for_metrics(...)` on what it is computed "
@@ -44,20 +45,37 @@ _PLAIN = re.compile(r"\.backward\(\s*(?:\)|\w+\s*=)")
 """A backward pass that is called on the loss: the accelerator's is given the loss."""
 
 
-def explained(promises: Sequence[Promise], code_of: Callable[[Promise], str]) -> list[Promise]:
+def explained(
+    promises: Sequence[Promise],
+    code_of: Callable[[Promise], str],
+    text_of: Callable[[Promise], tuple[str, int]] = lambda promise: ("", 0),
+) -> list[Promise]:
     """
     Broken promises with the text of their line and their likeliest cause.
 
     Args:
         promises: of one comparison.
         code_of: what the line says that a promise points to.
+        text_of: the migrated text with that line, and the line's number.
     """
-    return [
+    found = [
         _with_cause(replace(promise, code=code_of(promise) if promise.at else ""), promises)
         if promise.outcome is Outcome.BROKEN
         else promise
         for promise in promises
     ]
+    return [_with_origin(one, *text_of(one)) if one.cause == _GATHER and one.at else one for one in found]
+
+
+def _with_origin(promise: Promise, text: str, line: int) -> Promise:
+    """A wrong figure with the line that makes it, and what is missing there."""
+    origin = origin_of(text, line) if promise.side == "migrated" else None
+    if origin is None:
+        return promise
+    parts = " and ".join(f"`{part}`" for part in origin.parts)
+    cause = f"`{origin.name}` is computed from {parts}, of the rows of one process: {origin.missing}"
+    place = f"{promise.at[: -len(str(line))]}{origin.line}"
+    return replace(promise, cause=cause, origin=place, origin_code=text.split("\n")[origin.line - 1].strip())
 
 
 def _with_cause(promise: Promise, promises: Sequence[Promise]) -> Promise:

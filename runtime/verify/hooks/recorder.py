@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..program import place_of
+
 _MOST_EVENTS = 200_000
 _DONE = frozenset("line write elsewhere rename save batch loss backward step".split())
 """Events that tell what the script does, and not only where it is."""
@@ -103,6 +105,6 @@ class Recorder:
         while frame is not None:
             name = frame.f_code.co_filename
             if name.startswith(self.root) and "/site-packages/" not in name:
-                return f"{os.path.relpath(name, self.base)}:{frame.f_lineno}"
+                return place_of(os.path.relpath(name, self.base), frame.f_lineno)
             frame = frame.f_back  # type: ignore[assignment]
         return "?"

@@ -494,7 +494,7 @@ def test_the_class_of_a_model_that_comes_back_stays_in_the_notebook() -> None:
     assert f"\n\n\n{net}\n\n\n# Moved into training_function() below." in cells[1]
     assert "class Net" not in cells[2] and "import math" not in cells[2]
     file = _migrated(PLT, f"width = 1\n{build.replace(net, NET.replace('WIDTH', 'width'))}", LOOP, PREDICT)
-    assert not file.changed and file.at(file.diagnoses[-1].line) == ":cell 2, line 1"
+    assert not file.changed and file.at(file.diagnoses[-1].line) == ":cell 2, line 5"
     assert "the class Net uses what the training makes" in file.diagnoses[-1].message
 
 
@@ -511,7 +511,10 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
     loop = LOOP + "\n    plt.plot(loss.item())"
     file = _migrated(PLT, BUILD, loop, loop.replace("plot", "hist"), "plt.plot(optimizer.state)")
     found = [file.at(d.line) for d in file.diagnoses if d.id == "notebook-state"]
-    assert found == [":cell 3, line 1", ":cell 4, line 1", ":cell 5, line 1"]
+    assert found == [":cell 3, line 6", ":cell 4, line 6", ":cell 5, line 1"]
+    told = [d for d in file.diagnoses if d.id == "notebook-state"]
+    marked = [file.source.text.split("\n")[d.line - 1][d.column - 1 : d.end - 1] for d in told]
+    assert marked == ["plt", "plt", "optimizer"], "what it is about"
 
 
 def test_what_blocks_the_training_does_not_hide_a_cell_that_shows_it() -> None:

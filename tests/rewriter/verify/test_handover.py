@@ -230,7 +230,7 @@ def test_held_promises_let_it_be_written(script: Path, stand_in: Callable[[dict[
 
 @pytest.mark.parametrize(
     ("status", "hint"),
-    [(0, "To apply:  "), (1, "Not to be applied as it is: a promise is broken"), (2, "Not verified, see the verdict.")],
+    [(0, "To apply:  "), (1, "To mend:   cp train.py train_original.py; "), (2, "To verify: ")],
 )
 def test_the_command_that_applies_is_shown_where_all_is_held(
     script: Path, stand_in: Callable[[dict[str, Any], int], str], status: int, hint: str
@@ -238,6 +238,7 @@ def test_the_command_that_applies_is_shown_where_all_is_held(
     done = migrate(script.parent, "train.py", "--verify", "--python", stand_in(answer(status=status), status))
     assert done.returncode == status
     assert hint in done.stderr and ("To apply" in done.stderr) == (status == 0)
+    assert done.stderr.splitlines()[-1].startswith("To "), "the last line is the next command"
 
 
 def test_json_carries_the_verdict(script: Path, stand_in: Callable[[dict[str, Any], int], str]) -> None:

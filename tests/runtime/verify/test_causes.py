@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,34 @@ def test_only_broken_promises_have_a_cause_and_a_line() -> None:
 
 def test_the_line_is_that_of_the_text_that_ran(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("old\n")
-    notebook = b'{"cells": [{"cell_type": "code", "source": "a"}, {"cell_type": "code", "source": ["b\\n", "  c"]}]}'
+    notebook = (
+        b'{"cells": [{"cell_type": "code", "source": "a"}, {"cell_type": "markdown", "source": "t"}, '
+        b'{"cell_type": "code", "source": ["b\\n", "  c"]}]}'
+    )
     program = Script(
         script=tmp_path / "train.py", folder=tmp_path, texts={"train.py": b"a\n  b\n", "n.ipynb": notebook}
     )
-    wanted = {"train.py:2": "b", "train.py:9": "", "n.ipynb[2]:2": "c", "n.ipynb[3]:1": "", "?": "", "none.py:1": ""}
+    wanted = {
+        "train.py:2": "b",
+        "train.py:9": "",
+        "n.ipynb:cell 3, line 2": "c",
+        "n.ipynb:cell 4, line 1": "",
+        "?": "",
+        "none.py:1": "",
+    }
     assert {place: line_of(program, place) for place in wanted} == wanted
+
+
+def test_a_wrong_figure_has_a_second_line(tmp_path: Path) -> None:
+    text = "for x, y in loader:\n    right += hits(x, y)\nprint(right)\n"
+    wrong = broken("numbers", processes=2, at="train.py:3")
+    (found,) = explained([wrong], lambda _: "print(right)", lambda _: (text, 3))
+    assert (found.origin, found.origin_code) == ("train.py:2", "right += hits(x, y)")
+    assert found.cause == (
+        "`right` is computed from `x` and `y`, of the rows of one process: add `x, y = "
+        "accelerator.gather_for_metrics((x, y))` before line 2"
+    )
+    in_cell = replace(wrong, at="n.ipynb:cell 4, line 3")
+    assert explained([in_cell], lambda _: "", lambda _: (text, 3))[0].origin == "n.ipynb:cell 4, line 2"
+    (other,) = explained([replace(wrong, side="original")], lambda _: "", lambda _: (text, 3))
+    assert other.origin == "" and other.cause.startswith("it is computed from the rows of one process")

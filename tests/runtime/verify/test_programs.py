@@ -238,4 +238,4 @@ def test_a_notebook_runs_cell_by_cell(tmp_path: Path) -> None:
     (tmp_path / "train.ipynb").write_text(json.dumps(NOTEBOOK))
     other = {**NOTEBOOK, "cells": [*NOTEBOOK["cells"], {"cell_type": "code", "source": ["\n", "raise ValueError(y)"]}]}
     verdict = ask(tmp_path, "train.ipynb", {"train.ipynb": json.dumps(other)})
-    assert "ValueError at train.ipynb[6]:2: 1" in outcomes(verdict, "broken")["runs"]
+    assert "ValueError at train.ipynb:cell 7, line 2: 1" in outcomes(verdict, "broken")["runs"]

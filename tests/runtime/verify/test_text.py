@@ -41,6 +41,8 @@ VERDICT = Verdict(
             at="train.py:60",
             code="print('Test set', correct)",
             cause="it is computed from the rows of one process: gather it",
+            origin="train.py:53",
+            origin_code="correct += found",
         ),
         promise("losses", Outcome.BROKEN, "loss 1", step=3),
     ),
@@ -49,7 +51,7 @@ VERDICT = Verdict(
 
 def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
     lines = as_text(VERDICT, 300).splitlines()
-    assert lines[:9] == [
+    assert lines[:11] == [
         'BROKEN (exact mode, CPU): 2 of 3 promises on 2 processes. First: "the same losses", step 3.',
         "",
         "verdict  procs  promise           detail",
@@ -57,10 +59,12 @@ def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
         f"BROKEN   2      the same numbers  {LONG}",
         "    --> train.py:60, in the migrated script",
         "    60 | print('Test set', correct)",
+        "    --> train.py:53, where this is computed",
+        "    53 | correct += found",
         "    likely cause: it is computed from the rows of one process: gather it",
         "held     2      the same steps",
     ]
-    assert lines[9] == "Nothing to compare: the same checkpoints (nothing is saved)."
+    assert lines[11] == "Nothing to compare: the same checkpoints (nothing is saved)."
 
 
 @pytest.mark.parametrize("width", [5, 20, 60, 80, 140])
@@ -150,12 +154,13 @@ def test_progress_is_a_line_a_run_and_at_a_terminal_one_that_is_drawn_anew(tmp_p
     plain, terminal = io.StringIO(), Terminal()
     for stream in (plain, terminal):
         progress = RunProgress(stream)
+        progress.planned = 4
         run.processes[0].task.trace.write_text('{"e": "step", "t": 1}\n{"e": "line"}\n{"e": "st')
         progress.going([run])
         run.processes[0].task.trace.write_text('{"e": "step", "t": 1}\n{"e": "line"}\n{"e": "step"}\n')
         progress.over(run)
-    assert plain.getvalue() == "verify: original: 2 steps in 3 s\n"
-    assert terminal.getvalue() == "\r\x1b[Kverify: original: 1 steps, 3 s\r\x1b[K"
+    assert plain.getvalue() == "verify: run 1 of 4: original: 2 steps in 3 s\n"
+    assert terminal.getvalue() == "\r\x1b[Kverify: run 1 of 4: original: 1 steps, 3 s\r\x1b[K"
 
 
 def test_a_trace_that_is_not_there_yet_has_no_steps(tmp_path: Any) -> None:
