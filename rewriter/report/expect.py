@@ -87,6 +87,11 @@ def expectations(result: Result) -> Iterator[str]:
             "The script names no device, so it ran on the CPU. Where there is a GPU it now runs on that; to stay on "
             "the CPU, use Accelerator(cpu=True)."
         )
+    if found := by_kind.get("numbered"):
+        yield (
+            f'{_named(found, where)}: asked only whether it is "cpu". A GPU that it names by number (cuda:1) is not '
+            "chosen by it any more, but at the start: torchlift launch --gpu-ids 1."
+        )
     if found := by_kind.get("precision"):
         yield (
             f"{_named(found, where)}: autocast asked for CUDA and had no effect on a machine without CUDA. The "

@@ -23,6 +23,8 @@ _ROWS = re.compile(r"\blen\(|(num|n)_(samples|examples|train\w*|rows|data)\b|dat
 
 _OTHER_DEVICE = {"cuda or cpu": "mac", "mps or cpu": "cuda", "cpu": "gpu"}
 """What is said of the device, by those that the script ran on."""
+_WRITTEN_DEVICE = re.compile(r'(?:str\()?([\w.]+(?:\[[^]]+\])?)\)?(?:\.type)? == "cpu"')
+"""The condition of an accelerator where the script takes its device as it is written: it may name a GPU by number."""
 
 
 def nature(
@@ -31,7 +33,8 @@ def nature(
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
     ``early-length``, ``steps``, ``cadence``, ``long-cadence``, ``interval``, ``limit``, ``rate``, ``bar``,
-    ``rows-done``, ``running``, ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``, ``precision``;
+    ``rows-done``, ``running``, ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``,
+    ``numbered``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
     that the program never makes.
@@ -44,6 +47,8 @@ def nature(
     if facts.home is not None and facts.home.ran_on and dict(facts.home.arguments).get("cpu") != "True":
         cpu = dict(facts.home.arguments).get("cpu", "")
         yield facts.home.node, _OTHER_DEVICE[facts.home.ran_on], cpu
+    if facts.home is not None and (asked := _WRITTEN_DEVICE.fullmatch(dict(facts.home.arguments).get("cpu", ""))):
+        yield facts.home.node, "numbered", asked[1]
     yield from _cuda_only(facts)
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}

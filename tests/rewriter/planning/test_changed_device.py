@@ -34,7 +34,7 @@ def told(top: str, named: str = "device") -> list[str]:
     text = SCRIPT.format(top=top, to=to, move=move)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after, "the training itself was not migrated"
-    return [trait.kind for trait in file.traits if trait.kind in ("mac", "gpu", "cuda")]
+    return [trait.kind for trait in file.traits if trait.kind in ("mac", "gpu", "cuda", "numbered")]
 
 
 CHOICES = {
@@ -57,6 +57,14 @@ def test_a_choice_between_mps_and_the_cpu_finds_a_gpu_of_cuda() -> None:
 def test_an_attribute_that_keeps_the_choice() -> None:
     choice = 'args.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
     assert told(choice, "args.device") == ["mac"]
+
+
+@pytest.mark.parametrize(
+    "top", ["device = torch.device(args.device)", "device = args.device", 'device = torch.device(config["device"])']
+)
+def test_a_device_that_is_written_somewhere_may_be_a_gpu_by_number(top: str) -> None:
+    """`--device cuda:2` trains on the first GPU; nothing said so."""
+    assert told(f"config = dict(device=args.device)\n{top}") == ["numbered"]
 
 
 def test_a_script_without_a_device_runs_on_a_gpu() -> None:

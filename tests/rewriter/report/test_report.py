@@ -250,6 +250,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
             "The script chose between MPS and the CPU, so it ran on the CPU on a machine with",
         ),
         ([Trait("gpu", "device", 3)], "The script names no device, so it ran on the CPU. Where there is a GPU"),
+        ([Trait("numbered", "args.device", 3)], 'args.device (line 3): asked only whether it is "cpu". A GPU that it'),
         (
             [Trait("precision", "bf16", 3)],
             "bf16 (line 3): autocast asked for CUDA and had no effect on a machine without CUDA.",
@@ -274,6 +275,7 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         "a Mac, under an option",
         "a choice of MPS",
         "no device",
+        "a device as it is written",
         "autocast for CUDA alone",
     ],
 )
