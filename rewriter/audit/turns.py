@@ -11,7 +11,7 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import outside_names
 from ..analysis.dataflow.values import Instance, Unit
 from ..analysis.effects.handles import asks_existence
-from ..analysis.syntax.nodes import dotted
+from ..analysis.syntax.nodes import dotted, statements_before
 from ..analysis.syntax.walk import children, descendants
 from ..facts.torch_api import surroundings
 from .program import AuditedProgram
@@ -37,7 +37,7 @@ def once(
     met = False
     for around, below in unit.names.outwards(node):
         if isinstance(around, (cst.IndentedBlock, cst.Module)):
-            for statement in reversed(list(_before(around, below))):
+            for statement in reversed(list(statements_before(around, below))):
                 waits = program.waits(unit, statement)
                 if waits and finds and not met and _waits_until(program, unit, statement, node):
                     return True
@@ -66,7 +66,7 @@ def only_if_missing(
         return bool(seen)
     for around, below in unit.names.outwards(node):
         if isinstance(around, (cst.IndentedBlock, cst.Module)):
-            if any(_returns_if_found(program, unit, s) for s in _before(around, below)):
+            if any(_returns_if_found(program, unit, s) for s in statements_before(around, below)):
                 return True
         if _is_of_missing(program, unit, around, below, alone=True):
             return True
@@ -88,14 +88,6 @@ def _waits_until(program: AuditedProgram, unit: Unit, statement: cst.CSTNode, no
     function = unit.names.function(node)
     own = (call for call in later if unit.names.function(call) is function)
     return any(program.waits(unit, call) for call in own)
-
-
-def _before(block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The statements of a block before one of them."""
-    for statement in block.body:
-        if statement is below:
-            return
-        yield statement
 
 
 def _returns_if_found(program: AuditedProgram, unit: Unit, statement: cst.CSTNode) -> bool:

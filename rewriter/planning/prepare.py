@@ -68,7 +68,8 @@ def plan(
     wanted = _wanted(state, reach, training, evaluations, result, of_one)
     if loaders is not None:
         wanted = [o for o in wanted if o.role is not Role.LOADER]
-        iterated = {o for loop in (*training.train_loops, *training.eval_loops) for o in reach.loaders(loop)}
+        loops = (*training.train_loops, *training.eval_loops)
+        iterated = dict.fromkeys(o for loop in loops for o in reach.loaders(loop))
         wanted += [o for o in iterated if o in loaders]
     done = _already(state).intersection(wanted)
     result.prepared.update(done)

@@ -20,12 +20,12 @@ from ..analysis.dataflow.values import Instance, Unit, origins
 from ..analysis.layouts.loop_step import is_synchronised
 from ..analysis.layouts.running_figures import is_logged
 from ..analysis.syntax.definitions import plain_values
-from ..analysis.syntax.nodes import counter, parameters
+from ..analysis.syntax.nodes import counter, entry_key, parameters
 from ..analysis.syntax.walk import nodes_in
 from ..facts.roles import Role
 from ..facts.torch_api import surroundings
 from .program import EmittedProgram
-from .row_labels import NONE, ROWS, Field, Label, Labels, RowLabels, RowsOf, given_to, key_of_entry
+from .row_labels import NONE, ROWS, Field, Label, Labels, RowLabels, RowsOf, given_to
 
 _TOOLS = (Role.MODEL, Role.CRITERION, Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.ACCELERATOR, Role.LOADER)
 """What does not collect what it is called with."""
@@ -231,7 +231,7 @@ class OwnRows(RowLabels):
         package gives (``torch.ones(n).expand_as(x)``) is new, and nothing of the package."""
         key = ""
         while isinstance(place, (cst.Subscript, cst.Call)):
-            key = key_of_entry(place)
+            key = entry_key(place)
             if isinstance(place, cst.Call):
                 record = self._state.calls.get(place)
                 if not isinstance(place.func, cst.Attribute) or (record is not None and outside_names(record)):

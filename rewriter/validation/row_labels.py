@@ -14,7 +14,7 @@ from ..analysis.dataflow.callees import method_name, outside_names
 from ..analysis.dataflow.values import CallRecord, Instance, Unit, origins
 from ..analysis.layouts.epoch_quotients import is_shape
 from ..analysis.syntax.definitions import unshadowed
-from ..analysis.syntax.nodes import keyword, parameters, positional
+from ..analysis.syntax.nodes import entry_key, is_zero, keyword, parameters, positional
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.draws import drawn
 from ..facts.roles import Origin, Role
@@ -99,7 +99,7 @@ class RowLabels:
             return self._labels(unit, node.value.value) if counted else NONE
         if isinstance(node, (cst.Lambda, cst.SimpleString, cst.Integer, cst.Float)):
             return NONE
-        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and (key := key_of_entry(node)):
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and (key := entry_key(node)):
             return self._variable(unit, node.value, key)
         if isinstance(node, cst.Comparison) and any(
             isinstance(part.operator, (cst.Is, cst.IsNot)) for part in node.comparisons
@@ -172,7 +172,7 @@ class RowLabels:
         """What a call gives; ``place``: one of the values of a tuple."""
         if self._joins(call) or method_name(call) in _ASKS:
             return NONE
-        if method_name(call) == "size" and not (self._counts and call.args and _is_zero(call.args[0].value)):
+        if method_name(call) == "size" and not (self._counts and call.args and is_zero(call.args[0].value)):
             return NONE
         if method_name(call) == "len" and not self._counts:
             return NONE
@@ -262,20 +262,8 @@ def given_to(home: Unit, function: cst.FunctionDef, param: cst.Param, record: Ca
     return [arg.value for arg in args if arg.keyword is None and arg.star != "**" and arg.value not in taken]
 
 
-def key_of_entry(node: cst.BaseExpression) -> str:
-    """The key of an entry that is written out: ``history["loss"]``; else empty."""
-    index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
-    value = index.value if isinstance(index, cst.Index) else None
-    text = value.evaluated_value if isinstance(value, cst.SimpleString) else ""
-    return text if isinstance(text, str) else ""
-
-
 def _is_first(index: cst.BaseSlice) -> bool:
     """Whether ``shape[...]`` is asked for the number of rows, or may be."""
-    return not isinstance(index, cst.Index) or _is_zero(index.value) or not isinstance(
+    return not isinstance(index, cst.Index) or is_zero(index.value) or not isinstance(
         index.value, (cst.Integer, cst.UnaryOperation)
     )  # fmt: skip
-
-
-def _is_zero(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Integer) and node.evaluated_value == 0

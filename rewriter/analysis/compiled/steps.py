@@ -19,7 +19,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name, outside_names
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import bindings_value
-from ..syntax.walk import descendants, nodes_in
+from ..syntax.walk import contains, descendants, nodes_in
 from ..training.training import Training
 
 _READ = frozenset({"item", "tolist", "numpy"})
@@ -77,7 +77,7 @@ def now_and_then(unit: Unit, node: cst.CSTNode) -> bool:
     """Whether a place is reached every so many steps only."""
     choices = unit.names.enclosing(node, cst.If, cst.IfExp)
     tests = [choice.test for choice in choices if isinstance(choice, (cst.If, cst.IfExp))]
-    return any(isinstance(part, cst.Modulo) for test in tests for part in descendants(test))
+    return any(contains(test, cst.Modulo) for test in tests)
 
 
 class _Questions:

@@ -8,11 +8,10 @@ value in the function, or of an argument that is no constant.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 import libcst as cst
 
-from ..syntax.nodes import FunctionNode, positional
+from ..syntax.nodes import FunctionNode, positional, statements_before
 from .call_graph import Code, Reach
 from .values import Unit
 
@@ -87,20 +86,13 @@ def excludes(unit: Unit, node: cst.CSTNode, known: Constants) -> bool:
         elif isinstance(above, cst.BooleanOperation) and below is above.right:
             if decided(above.left, known) is isinstance(above.operator, cst.Or):
                 return True
-        elif isinstance(above, cst.IndentedBlock) and any(_leaves(s, known) for s in _before(above, below)):
+        elif isinstance(above, cst.IndentedBlock) and any(_leaves(s, known) for s in statements_before(above, below)):
             return True
         below = above
     return False
 
 
-def _before(block: cst.IndentedBlock, statement: cst.CSTNode) -> Iterator[cst.BaseStatement]:
-    for earlier in block.body:
-        if earlier is statement:
-            return
-        yield earlier
-
-
-def _leaves(statement: cst.BaseStatement, known: Constants) -> bool:
+def _leaves(statement: cst.CSTNode, known: Constants) -> bool:
     """``if not training: return``, where the constants say so."""
     if not isinstance(statement, cst.If):
         return False

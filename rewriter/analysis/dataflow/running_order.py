@@ -99,11 +99,7 @@ def _certain(unit: Unit, node: cst.CSTNode) -> Iterator[cst.Call]:
 def _made(unit: Unit, statement: cst.CSTNode) -> Iterator[cst.Call]:
     """The calls of a simple statement that are made whenever it runs."""
     if isinstance(statement, cst.SimpleStatementLine):
-        for call in (n for small in statement.body for n in _calls(small)):
+        for call in (n for small in statement.body for n in nodes_in(small, cst.Call)):
             between = itertools.takewhile(lambda node: node is not statement, unit.names.ancestors(call))
             if not any(isinstance(around, _NOT_ALWAYS) for around in between):
                 yield call
-
-
-def _calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    return nodes_in(node, cst.Call)

@@ -18,6 +18,7 @@ from ..syntax.definitions import seen_values
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants, nodes_in
 from ..training.gradient_path import GradientPath
+from ..training.modes import asks_training
 from ..training.training import Training
 
 _WHOLE = frozenset("copy_ set_ resize_ resize_as_ fill_ zero_ detach_ requires_grad_".split())
@@ -164,7 +165,7 @@ def _of_evaluation(unit: Unit, read: cst.CSTNode) -> bool:
     """Whether a read is in code that asks whether the model trains: running statistics, which evaluation reads."""
     around = unit.names.enclosing(read, cst.If, cst.IfExp)
     tests = (node.test for node in around if isinstance(node, (cst.If, cst.IfExp)))
-    return any(n.attr.value == "training" for t in tests for n in nodes_in(t, cst.Attribute))
+    return any(map(asks_training, tests))
 
 
 def _is_joined(state: State, reach: Reach, unit: Unit, change: TensorChange) -> bool:

@@ -10,6 +10,7 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.torch_api import questions, surroundings
 from ...findings import Finding
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.containers import key_of
 from ..dataflow.solver import Thing
 from ..dataflow.values import Function, Klass, State, Unit
 from ..syntax.nodes import keyword
@@ -120,7 +121,7 @@ class Fetches:
             return True
         words = questions.weights_words(name)
         if "always" in words:
-            return _text(keyword(call, "source")) != "local"
+            return key_of(keyword(call, "source")) != "local"
         wanted = [v for word in words if (v := keyword(call, word)) is not None]
         return any(not (isinstance(v, cst.Name) and v.value in ("None", "False")) for v in wanted)
 
@@ -170,12 +171,6 @@ def _takes_for_nothing(function: Function) -> bool:
     named = [param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)]
     rest = params.star_kwarg
     return rest is not None and "download" not in named and not scope.bindings[rest.name.value].reads
-
-
-def _text(node: cst.BaseExpression | None) -> str:
-    """A text that is written out; else empty."""
-    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
-    return value if isinstance(value, str) else ""
 
 
 def _used(call: cst.Call) -> Finding:

@@ -89,12 +89,12 @@ class Makings:
             assert isinstance(question, cst.If)
             head = first_of_chain(self.unit, question)
             direct = any(asks_existence(node) for node in descendants(question.test))
-            if not direct and not any(self._asks(call) for call in _calls(question.test)):
+            if not direct and not any(self._asks(call) for call in nodes_in(question.test, cst.Call)):
                 continue
             missing = _if_missing(question)
             rest = _rest(self.unit, question) if missing is None and head is question else []
             wanted = [missing] if missing is not None else rest
-            functions = [f for part in wanted for call in _calls(part) for f in self.reach.called(call)]
+            functions = [f for part in wanted for call in nodes_in(part, cst.Call) for f in self.reach.called(call)]
             below = {code for function in functions for code in self.reach.below(function)}
             inside = {node for part in wanted for node in descendants(part)}
             own = any(call in inside for call in made) and (bool(rest) or not direct or head is not question)
@@ -262,10 +262,6 @@ def first_of_chain(unit: Unit, question: cst.If) -> cst.If:
 _BLOCKS = (cst.If, cst.For, cst.With)
 _FEW = 4
 """Statements of a function that only asks."""
-
-
-def _calls(node: cst.CSTNode) -> list[cst.Call]:
-    return list(nodes_in(node, cst.Call))
 
 
 def _if_missing(question: cst.If) -> cst.CSTNode | None:

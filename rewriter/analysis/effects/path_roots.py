@@ -13,7 +13,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.command_lines import option
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
-from ..syntax.nodes import dotted, keyword
+from ..syntax.nodes import dotted, keyword, text_or_value
 
 
 class Root(NamedTuple):
@@ -54,7 +54,7 @@ class Roots:
         elif isinstance(path, cst.ConcatenatedString):
             yield from self._roots(unit, path.left, seen, whole=False)
         elif isinstance(path, cst.FormattedString):
-            yield from self._joined(unit, [_part(part) for part in path.parts], seen)
+            yield from self._joined(unit, [text_or_value(part) for part in path.parts], seen)
         elif isinstance(path, cst.BinaryOperation):
             if isinstance(path.operator, cst.Modulo):
                 values = [e.value for e in path.right.elements] if isinstance(path.right, cst.Tuple) else [path.right]
@@ -133,9 +133,3 @@ def _of_text(text: str, *, whole: bool) -> Iterable[Root]:
     """The first folder of a path; a bare name that is a file lies in the folder of the run."""
     first, slash, _ = text.removeprefix("./").partition("/")
     return (Root(first if slash or not whole else "."),)
-
-
-def _part(part: cst.BaseFormattedStringContent) -> cst.CSTNode | str:
-    if isinstance(part, cst.FormattedStringExpression):
-        return part.expression
-    return part.value if isinstance(part, cst.FormattedStringText) else ""

@@ -13,6 +13,7 @@ import libcst as cst
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import JOINS_PATHS
 from ..dataflow.values import Unit
+from ..syntax.nodes import text_or_value
 from .path_names import PathNames
 
 _MOST = 16
@@ -98,7 +99,7 @@ class PathShapes:
         if isinstance(path, cst.ConcatenatedString):
             return [path.left, path.right]
         if isinstance(path, cst.FormattedString):
-            return [_part(part) for part in path.parts]
+            return [text_or_value(part) for part in path.parts]
         if isinstance(path, cst.BinaryOperation):
             if isinstance(path.operator, cst.Modulo):
                 return _filled(path.left, path.right)
@@ -112,12 +113,6 @@ class PathShapes:
             if method_name(path) == "format" and isinstance(path.func, cst.Attribute):
                 return _formatted(path.func.value, path.args)
         return None
-
-
-def _part(part: cst.BaseFormattedStringContent) -> cst.CSTNode | str:
-    if isinstance(part, cst.FormattedStringExpression):
-        return part.expression
-    return part.value if isinstance(part, cst.FormattedStringText) else ""
 
 
 def _filled(text: cst.BaseExpression, given: cst.BaseExpression) -> Sequence[cst.CSTNode | str | _Gap] | None:

@@ -27,7 +27,7 @@ from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import contains, descendants, nodes_in
 from ..training.draws import drawn, random_transform
-from ..training.modes import in_training_mode, noisy_layer
+from ..training.modes import asks_training, in_training_mode, noisy_layer
 from ..training.training import Training
 from .decisions import Decision, deciding, joint_of, undecided
 from .divergence import Equality
@@ -138,11 +138,11 @@ def _in_training_alone(unit: Unit, call: cst.Call) -> bool:
     """Whether code asks for `.training` on the way to a call: a layer that is noisy in training mode alone."""
     function = unit.names.function(call)
     for around in unit.names.enclosing(call, cst.If, cst.IfExp):
-        if _asks_training(around.test):
+        if asks_training(around.test):
             return True
     here = unit.names.order(call)
     early = (n for n in nodes_in(function, cst.If) if unit.names.order(n) < here)
-    return any(_asks_training(choice.test) and contains(choice.body, cst.Return) for choice in early)
+    return any(asks_training(choice.test) and contains(choice.body, cst.Return) for choice in early)
 
 
 def _is_off(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
@@ -160,10 +160,6 @@ def _is_off(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
                     return True
         below = around
     return False
-
-
-def _asks_training(test: cst.CSTNode) -> bool:
-    return any(n.attr.value == "training" for n in nodes_in(test, cst.Attribute))
 
 
 def _in_data(state: State, reach: Reach, loop: cst.CSTNode) -> str:

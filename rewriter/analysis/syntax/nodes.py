@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 
 import libcst as cst
 
@@ -134,3 +135,23 @@ def changed_in_place(node: cst.CSTNode) -> cst.BaseExpression | None:
     method = node.func if isinstance(node, cst.Call) else None
     name = method.attr.value if isinstance(method, cst.Attribute) else ""
     return method.value if isinstance(method, cst.Attribute) and name.endswith("_") and name[-2:] != "__" else None
+
+
+def entry_key(node: cst.BaseExpression) -> str:
+    """The key of an entry of a table that is written out, ``history["loss"]``, which no tensor has; else empty."""
+    index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    value = index.value if isinstance(index, cst.Index) else None
+    text = value.evaluated_value if isinstance(value, cst.SimpleString) else ""
+    return text if isinstance(text, str) else ""
+
+
+def text_or_value(part: cst.BaseFormattedStringContent) -> cst.CSTNode | str:
+    """A part of an f-string: its text, or the expression whose value is put in."""
+    if isinstance(part, cst.FormattedStringExpression):
+        return part.expression
+    return part.value if isinstance(part, cst.FormattedStringText) else ""
+
+
+def statements_before(block: cst.IndentedBlock | cst.Module, statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The statements of a block before one of them."""
+    return takewhile(lambda earlier: earlier is not statement, block.body)

@@ -15,6 +15,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
 from ..dataflow.values import CallRecord, State, Unit, origins
+from ..syntax.walk import nodes_in
 from .training import Training
 
 
@@ -131,3 +132,8 @@ def _sets_mode(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and (
         (name == "eval" and not call.args) or (name == "train" and len(call.args) == 1)
     )
+
+
+def asks_training(test: cst.CSTNode) -> bool:
+    """Whether a condition asks a model for its mode: ``if self.training:``."""
+    return any(n.attr.value == "training" for n in nodes_in(test, cst.Attribute))

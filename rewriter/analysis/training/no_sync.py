@@ -62,7 +62,7 @@ class _NoSyncReader:
     ) -> tuple[cst.BaseExpression, Iterable[cst.CSTNode]] | None:
         """The condition of the one ``if`` after the backward pass that contains all steps, and its statements."""
         for index, gate in enumerate(body[last + 1 :], last + 1):
-            if isinstance(gate, cst.If) and gate.orelse is None and _counts(gate.test):
+            if isinstance(gate, cst.If) and gate.orelse is None and contains(gate.test, cst.Modulo):
                 inside = set(descendants(gate.body))
                 if all(step.node in inside for step in self.training.steps):
                     steady = self._steady(gate.test, body[:index])
@@ -163,11 +163,6 @@ class _NoSyncReader:
             if binding is not None and not all(isinstance(d, cst.ImportAlias) for d in binding.definitions):
                 return False
         return True
-
-
-def _counts(test: cst.BaseExpression) -> bool:
-    """Whether a condition counts batches: there is a modulus in it."""
-    return contains(test, cst.Modulo)
 
 
 def _operands(node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+
+from torchlift.rewriter.facts.roles import Origin
 
 Trained = Callable[..., tuple[str, list[str]]]
 TrainedProject = Callable[..., tuple[dict[str, str], list[str]]]
@@ -756,3 +759,55 @@ def test_a_parameter_that_is_given_another_loader_is_prepared_each_time(trained_
     """Without its shard, every process would train on all rows of the second."""
     after, findings = trained_project(train=GIVEN_ANOTHER)
     assert after["train"].count("model, optimizer, loader = accelerator.prepare(") == 2 and findings == []
+
+
+MADE = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,)))
+
+
+def loaders():
+    return {made}
+"""
+TRAINER = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from made import loaders
+
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+model = DDP(torch.nn.Linear(8, 2).cuda(rank), device_ids=[rank])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{names} = loaders()
+for x, y in e:
+    loss = torch.nn.functional.cross_entropy(model(x.cuda(rank)), y.cuda(rank))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+{loops}
+"""
+
+
+def test_loaders_are_prepared_in_one_order_wherever_objects_are_in_memory(
+    trained_project: TrainedProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ", ".join(["DataLoader(data, batch_size=8, sampler=DistributedSampler(data))"] * 6)
+    loops = "\n".join(f"    for x, y in {name}:\n        model(x.cuda(rank))" for name in "adcbf")
+    train = TRAINER.format(names=", ".join("eadcbf"), loops=loops)
+    found = []
+    for way in (1, -1):
+        addresses: dict[int, int] = {}
+        place = partial(_address, addresses, way)
+        monkeypatch.setattr(Origin, "__hash__", lambda origin, place=place: place(origin))
+        found.append(trained_project(train=train, made=MADE.format(made=made))[0]["train"])
+    assert found[0] == found[1]
+
+
+def _address(addresses: dict[int, int], way: int, origin: Origin) -> int:
+    return addresses.setdefault(id(origin), 10_000 + way * len(addresses))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import libcst as cst
 
 from ....facts.roles import Role
@@ -15,7 +13,6 @@ from ...dataflow.calls import method_of
 from ...dataflow.values import Bound, Function, State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.nodes import dotted, keyword
-from ...syntax.walk import nodes_in
 
 
 def size_of_draw(name: str, call: cst.Call) -> cst.BaseExpression | None:
@@ -55,10 +52,6 @@ def chooses(unit: Unit, call: cst.Call) -> bool:
     binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
     reads = binding.reads if binding is not None else ()
     return any(isinstance(a, kinds) for read in reads for a in unit.names.ancestors(read))
-
-
-def calls_in(node: cst.CSTNode) -> Iterator[cst.Call]:
-    return nodes_in(node, cst.Call)
 
 
 def elements_of(arg: cst.Arg) -> list[cst.BaseExpression]:

@@ -20,7 +20,7 @@ from ...syntax.walk import descendants, nodes_in
 from ...training.training import without_gradient
 from ..engine.layout import REPLICATED, Layout, Several, Shard, ShardRow, inner
 from .cuts import Cut
-from .data_sources import calls_in, chooses, elements_of, is_data, is_new, size_of_draw, spelled
+from .data_sources import chooses, elements_of, is_data, is_new, size_of_draw, spelled
 from .feeds import Feeds
 from .trainings import HandTraining
 from .trial import Obstacle
@@ -205,7 +205,7 @@ class Suggestions:
                 if is_data(self.state, self.reach.unit_of(made, self.unit), made, set()):
                     sizes = {
                         text
-                        for call in calls_in(made)
+                        for call in nodes_in(made, cst.Call)
                         for arg in call.args
                         for n in elements_of(arg)
                         for text in spelled(n)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from ...syntax.nodes import dotted, is_none
+from ...syntax.nodes import dotted, entry_key, is_none
 from ...syntax.scopes import Binding
 from ...syntax.walk import nodes_in
 from .layout import (
@@ -41,7 +41,7 @@ from .layout import (
     settled,
     varies,
 )
-from .memory import Memory, key_of
+from .memory import Memory
 from .narrowing import AskedType, asked_type
 from .operations import collected, elements, sized
 from .pointwise import (
@@ -267,7 +267,7 @@ class Expressions(Memory):
         parts = [element.slice for element in node.slice]
         if isinstance(value, Shape):
             self._has_dimension(node.value, integer(parts[0].value) if isinstance(parts[0], cst.Index) else None)
-        if isinstance(value, Several) and value.names and (key := key_of(node)):
+        if isinstance(value, Several) and value.names and (key := entry_key(node)):
             return value.items[value.names.index(key)] if key in value.names else REPLICATED
         layouts = [self._eval(part.value) if isinstance(part, cst.Index) else self._bounds(part) for part in parts]
         found = on_each_path(value, lambda one: _taken(one, parts, layouts, node), node)

@@ -15,7 +15,7 @@ import libcst as cst
 from ...dataflow.call_graph import Reach
 from ...dataflow.constant_values import ConstantValues, Given, constants_of
 from ...dataflow.values import State, Unit
-from ...syntax.nodes import FunctionNode
+from ...syntax.nodes import FunctionNode, entry_key
 from ...syntax.scopes import Binding
 from .layout import (
     REPLICATED,
@@ -208,7 +208,7 @@ class Memory(ABC):
     def _put(self, target: cst.Subscript, layout: Layout) -> None:
         """``values[i] = x``: a container holds it; a tensor of rows keeps them where a plain value is put in."""
         base = self._eval(target.value)
-        key = key_of(target)
+        key = entry_key(target)
         if key and (isinstance(base, (Several, Each)) or (isinstance(base, Replicated) and varies(layout))):
             self._assign(target.value, _with_entry(base, key, layout))
             return
@@ -265,14 +265,6 @@ class Memory(ABC):
         held = self.values.get(binding) if binding is not None else None
         if call.attr.value in ("shape", "size") and isinstance(held, Shard) and binding is not None:
             self._set(binding, replace(held, rank=len(target.elements)))
-
-
-def key_of(node: cst.Subscript) -> str:
-    """The key of an entry of a table that is written out, ``found["loss"]``, which no tensor has; else empty."""
-    index = node.slice[0].slice if len(node.slice) == 1 else None
-    value = index.value if isinstance(index, cst.Index) else None
-    text = value.evaluated_value if isinstance(value, cst.SimpleString) else ""
-    return text if isinstance(text, str) else ""
 
 
 def _with_entry(base: Layout, key: str, layout: Layout) -> Layout:
