@@ -437,3 +437,11 @@ def test_what_a_decorator_of_the_script_prints_is_printed_once() -> None:
     text = file.after.decode()
     assert not file.blocked and "accelerator.print(method.__name__, time.time() - start)" in text
     assert text.index("\naccelerator = Accelerator()") < text.index("\nrows = DataLoader(load()"), "it is used there"
+
+
+def test_who_finds_what_was_brought_says_so_once(lines: Lines) -> None:
+    """The others found it, one after the other, and each printed that; a second run changed it."""
+    brought = "    print('bringing it')\n    torch.hub.download_url_to_file('b', 'a')\n"
+    asked = f"if not os.path.exists('a'):\n{brought}else:\n"
+    new = lines(imports="import os", built=f"{asked}    print('it is there')")[1]
+    assert {"        accelerator.print('bringing it')", "        accelerator.print('it is there')"} <= set(new)

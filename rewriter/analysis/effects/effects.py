@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -57,6 +58,8 @@ class _Search:
         self.found = Output()
         self.settled: set[cst.CSTNode] = set()
         """Statements that only the main process will run."""
+        self.brought: set[cst.CSTNode] = set()
+        """Those of them that each process runs in its turn: what they print is printed once all the same."""
         self.made: set[cst.CSTNode] = set()
         """Questions for a file that the processes ask one after the other."""
         self.lines: dict[tuple[cst.CSTNode, EffectKind], list[int]] = {}
@@ -94,14 +97,15 @@ class _Search:
             if not self._is_settled(call):
                 self._made(call)
         for call in calls:
-            if not self._is_settled(call):
+            if not self._is_settled(call, self.brought):
                 self._print(call)
         for answer in self.handles.trackers(self.reach, self.settled, self.together):
             self._add(answer)
         return self.found
 
-    def _is_settled(self, call: cst.Call) -> bool:
-        return call in self.settled or any(around in self.settled for around in self.unit.names.ancestors(call))
+    def _is_settled(self, call: cst.Call, but: Collection[cst.CSTNode] = ()) -> bool:
+        around = (call, *self.unit.names.ancestors(call))
+        return any(node in self.settled and node not in but for node in around)
 
     def _add(self, answer: Effect | Handle | Finding | None) -> None:
         if isinstance(answer, Effect):
@@ -118,6 +122,7 @@ class _Search:
         fetched = self.fetches.of(call) if not self._is_settled(call) else None
         if fetched is not None:
             self.settled.update([fetched.node] if isinstance(fetched, Effect) else [call])
+            self.brought.update([fetched.node] if isinstance(fetched, Effect) else [])
             self._add(fetched)
 
     def _make(self, call: cst.Call) -> None:
