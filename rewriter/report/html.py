@@ -26,7 +26,7 @@ from .groups import ORDER, FindingGroup, groups
 from .html_diff import WEIGHTS, sheet, weight
 from .html_frames import code_words, frame, meaning
 from .summary import audit_total, outcome
-from .table import ProgramRow, rows
+from .table import ProgramRow, heading, rows
 from .text import counted
 from .verdict import number_of, pointed, unforeseen
 
@@ -74,7 +74,7 @@ def page(
         "<main id='main'>",
         _next(result, len(refused), verdict, hints, found),
         *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
-        *([_section("programs", "Programs, the worst first", _programs(table, names))] if table else []),
+        *([_section("programs", heading(table, programs), _programs(table, names))] if table else []),
         _section("findings", "Findings", _listed(found, refused, result.audited, anchors)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
         *sections,
@@ -124,7 +124,7 @@ def _stops(found: Sequence[FindingGroup]) -> str:
         for n, group in stops[:_PLACES]
     ]
     more = f" and {len(stops) - _PLACES} more" if len(stops) > _PLACES else ""
-    return f"<p class='stops'>Blocked by: {', '.join(links)}{more}</p>" if links else ""
+    return f"<p class='stops'>Blocked by: {' '.join(links)}{more}</p>" if links else ""
 
 
 def _commands(hints: Sequence[str]) -> str:
