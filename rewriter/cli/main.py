@@ -289,8 +289,10 @@ def _hints(
         yield f"To read the findings: {' '.join([invoked(), *chosen(request.options)])} {quoted(scripts)}"
     if hook and writes:
         yield "Next:      look at it with git diff, then git add it, and commit again"
-    if hook and result.blocked and paths and not survey.refused and not writes:
-        yield f"To apply what is not blocked: {command} --write {named}"
+    free = paths if hook else _free_scripts(result, survey)
+    if result.blocked and free and not survey.refused and not writes:
+        what = "what is not blocked" if hook or len(free) <= _SOME else f"{_SOME} programs that are not blocked"
+        yield f"To apply {what}: {command} --write {named if hook else quoted(free[:_SOME])}"
     if writes and script and named.endswith(".py") and not hook:
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
     if result.changed and (writes or not hook) and verdict is None:  # a verification has it
@@ -340,6 +342,16 @@ def _free(result: Result, survey: Survey) -> list[str]:
     programs = [{source.path for source in program.sources} for program in survey.programs]
     held = {path for paths in programs if not stopped.isdisjoint(paths) for path in paths}
     return [_name(file) for file in result.changed if file.source.path not in held | stopped]
+
+
+def _free_scripts(result: Result, survey: Survey) -> list[str]:
+    """The scripts of the programs that would change, and in which nothing is blocked."""
+    from ..report.diff import shown
+
+    free, changed = set(_free(result, survey)), {file.source.path for file in result.changed}
+    programs = [[source.path for source in program.sources] for program in survey.programs]
+    whole = [paths for paths in programs if changed.intersection(paths)]
+    return [shown(paths[0]) for paths in whole if free.issuperset(shown(path) for path in changed.intersection(paths))]
 
 
 def _name(file: FileResult) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,12 +44,18 @@ class View(NamedTuple):
 
 def views(file: FileResult, found: Diagnosis, label: str = "") -> Iterator[View]:
     """The lines of code of a finding: that of its place, and that of its cause."""
-    lines = file.source.text.split("\n")
+    lines = _lines(file.source.text)
     if 0 < found.line <= len(lines) and lines[found.line - 1].strip():
         marked = _marked(*_written(lines[found.line - 1], found.column, found.end))
         yield View(place(file, found.line), _number(file, found.line), *marked, label)
     if found.cause is not None:
         yield cause_view(file, found.cause)
+
+
+@lru_cache(maxsize=16)
+def _lines(text: str) -> list[str]:
+    """A text is split once, however many findings it has."""
+    return text.split("\n")
 
 
 def cause_view(file: FileResult, cause: CausePlace) -> View:

@@ -26,7 +26,7 @@ from .groups import ORDER, FindingGroup, groups
 from .html_diff import WEIGHTS, sheet, weight
 from .html_frames import code_words, frame, meaning
 from .summary import audit_total, outcome
-from .table import ProgramRow, rows
+from .table import ProgramRow, heading, rows
 from .text import counted
 from .verdict import number_of, pointed, unforeseen
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _ANCHOR = re.compile(r"<tr[^>]* id='(file\d+-\d+)'")
 _AROUND, _LINE = 130, 21
 """The height in pixels of what is around the diff of a file, and of a line of it."""
+_CODE_FIRST = re.compile(r"^(.+?) \((?=(?:lines? |[^()]*?:|cell )\d[^()]*\): )")
 _PLACES = 6
 """So many places of a finding are in sight."""
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
@@ -71,9 +72,9 @@ def page(
         "<a class='skip' href='#main'>To the changes</a><div class='page'>",
         _side(result, names, found, (len(table), len(refused)), verdict),
         "<main id='main'>",
-        _next(result, len(refused), verdict, hints),
+        _next(result, len(refused), verdict, hints, found),
         *([_section("verdict", "Verification", "".join(_verdict(verdict)))] if verdict is not None else []),
-        *([_section("programs", "Programs, the worst first", _programs(table, names))] if table else []),
+        *([_section("programs", heading(table, programs), _programs(table, names))] if table else []),
         _section("findings", "Findings", _listed(found, refused, result.audited, anchors)),
         *([_section("runtime", "What changes at run time", _expect(result))] if result.changed else []),
         *sections,
@@ -98,15 +99,32 @@ def _title(result: Result, names: Sequence[str]) -> str:
     return f"{len(result.changed)} of {counted(result.checked, 'file')} would change"
 
 
-def _next(result: Result, errors: int, verdict: SeenVerdict | None, hints: Sequence[str]) -> str:
-    """What came out, in a sentence or two, and the commands that can be copied."""
+def _next(
+    result: Result,
+    errors: int,
+    verdict: SeenVerdict | None,
+    hints: Sequence[str],
+    found: Sequence[FindingGroup],
+) -> str:
+    """What came out, in a sentence or two, what blocks it, and the commands that can be copied."""
     said = [audit_total(result, errors) if result.audited is not None else outcome(result, errors)]
     said += [verdict.conclusion] if verdict is not None else []
     bad = errors or any(map(_bad, result.files)) or (verdict is not None and verdict.status)
-    found = {one.severity for file in result.files for one in file.diagnoses}
-    mood = "bad" if bad else "warn" if Severity.REVIEW in found else "fine"
+    severities = {one.severity for file in result.files for one in file.diagnoses}
+    mood = "bad" if bad else "warn" if Severity.REVIEW in severities else "fine"
     told = "".join(f"<p>{escape(text[:1].upper() + text[1:])}</p>" for text in said)
-    return f"<section id='next' class='{mood}'>{told}{_commands(hints)}</section>"
+    return f"<section id='next' class='{mood}'>{told}{_stops(found)}{_commands(hints)}</section>"
+
+
+def _stops(found: Sequence[FindingGroup]) -> str:
+    """The findings that block, each a link."""
+    stops = [(n, group) for n, group in enumerate(found) if group.first.severity is Severity.BLOCKED]
+    links = [
+        f"<a href='#finding{n}'>{escape(group.places()[0])}</a> <span class='chip'>{escape(group.first.id)}</span>"
+        for n, group in stops[:_PLACES]
+    ]
+    more = f" and {len(stops) - _PLACES} more" if len(stops) > _PLACES else ""
+    return f"<p class='stops'>Blocked by: {' '.join(links)}{more}</p>" if links else ""
 
 
 def _commands(hints: Sequence[str]) -> str:
@@ -219,17 +237,17 @@ def _listed(
     if not found:
         return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
     first = {group.first.id: number for number, group in reversed(list(enumerate(found)))}
-    items = (_finding(group, anchors, first[group.first.id] == number) for number, group in enumerate(found))
+    items = (_finding(number, group, anchors, first[group.first.id] == number) for number, group in enumerate(found))
     return f"{errors}<ul class='findings'>{''.join(items)}</ul>"
 
 
-def _finding(group: FindingGroup, anchors: Container[str], explained: bool) -> str:
+def _finding(number: int, group: FindingGroup, anchors: Container[str], explained: bool) -> str:
     """One finding; with ``explained`` also what its id means, which is said once."""
     first, word = group.first, group.first.severity.value
     remedy = f"<p class='remedy'>{code_words(first.remedy)}</p>" if first.remedy else ""
     links = {
-        place(file, told.line): f"#{line if (line := f'file{number}-{told.line}') in anchors else f'file{number}'}"
-        for number, file, told in group.members
+        place(file, told.line): f"#{line if (line := f'file{n}-{told.line}') in anchors else f'file{n}'}"
+        for n, file, told in group.members
     }
     named = [f"<a href='{target}'>{escape(name)}</a>" for name, target in links.items()]
     places = ", ".join(named[:_PLACES])
@@ -237,7 +255,8 @@ def _finding(group: FindingGroup, anchors: Container[str], explained: bool) -> s
         other = counted(len(more), "other place")
         places += f" <details class='more'><summary>and {other}</summary>{', '.join(more)}</details>"
     return (
-        f"<li class='finding {word}' data-severities='{word}' data-rules='{escape(first.id)}'><div class='head'>"
+        f"<li id='finding{number}' class='finding {word}' data-severities='{word}' data-rules='{escape(first.id)}'>"
+        "<div class='head'>"
         f"<span class='word'>{word}</span><span class='chip'>{escape(first.id)}</span>"
         f"<span>{places}</span></div><p>{code_words(group.message())}</p>{frame(group.shown())}{remedy}"
         f"{meaning(first.id) if explained else ''}</li>"
@@ -245,7 +264,12 @@ def _finding(group: FindingGroup, anchors: Container[str], explained: bool) -> s
 
 
 def _expect(result: Result) -> str:
-    return f"<ul class='expect'>{''.join(f'<li>{code_words(text)}</li>' for text in expectations(result))}</ul>"
+    return f"<ul class='expect'>{''.join(f'<li>{code_words(_named(text))}</li>' for text in expectations(result))}</ul>"
+
+
+def _named(text: str) -> str:
+    """A sentence that begins with code and its place, with signs around that code."""
+    return _CODE_FIRST.sub(r"`\1` (", text) if "`" not in text.partition(" (")[0] else text
 
 
 # The verdict ----------------------------------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ from .frames import View
 
 _CODE = re.compile(
     r"""``?([^`]+)``?
-    | (?<![\w`/.-]) (
-        [A-Za-z_]\w+ (?: \.[A-Za-z_]\w+ )+ (?: \( (?: [^()] | \([^()]*\) )* \) )?  # accelerator.reduce(x.sum())
-        | [A-Za-z_]\w* \( (?: \.\.\. )? \)  # prepare(...)
-        | [A-Z]\w+ \( [^()]* \)  # Accelerator(cpu=True)
-        | --[a-z][a-z-]+  # an option
+    | (?<![\w`/.=-]) (
+        [\w./-]+ \. (?:py|ipynb) \b (?: :\d+ )?  # a file, and a line of it
+        | [A-Za-z_]\w+ (?: \.[A-Za-z_]\w+ )+ (?: \( (?: [^()] | \([^()]*\) )* \) )?  # accelerator.reduce(x.sum())
+        | (?! \w+ \( (?: s | es ) \) ) [A-Za-z_]\w* \( [^()]* \)  # prepare(...), Accelerator(cpu=True), sorted(names)
+        | --[a-z][a-z-]+ (?: [ ] [a-z_]+=\w+ )?  # an option, also with a role
+        | [A-Za-z_]\w*= (?: \.\.\. | [\w'"] [\w.'"]* (?<!\.) )? (?! [\w=] )  # an argument: device=, cpu=...
+        | torchlift[ ][a-z]+ \b
     )""",
     re.VERBOSE,
 )
@@ -56,9 +58,15 @@ def meaning(id: str) -> str:
     return f"<details class='meaning'><summary>What {escape(id)} means</summary>{blocks}</details>"
 
 
+def _of_example(line: str) -> str:
+    """A line of an example, in the colours of a diff."""
+    sign = {"-": "del", "+": "ins"}.get(line[:1])
+    return f"<{sign}>{escape(line)}</{sign}>" if sign else escape(line)
+
+
 def _block(text: str) -> str:
     if text.startswith("```"):
-        lines = [line for line in text.splitlines() if not line.startswith("```")]
-        return f"<pre>{escape(chr(10).join(lines))}</pre>"
+        lines = [_of_example(line) for line in text.splitlines() if not line.startswith("```")]
+        return f"<pre>{chr(10).join(lines)}</pre>"
     entries = text.split("\n- ") if text.startswith("- ") else [text]
     return "".join(f"<p>{code_words(entry.removeprefix('- '))}</p>" for entry in entries)

@@ -15,7 +15,7 @@ from .frames import frame
 from .groups import FRAMED, FindingGroup, groups, placed
 from .inline import CAUSE, COLORS, MARGIN, bare, short
 from .rows import reasons
-from .table import ProgramRow, lines, rows, words
+from .table import ProgramRow, heading, lines, rows, words
 from .text import TIED, at_lines, counted, visible
 
 _ENDLESS = 1_000_000
@@ -100,7 +100,7 @@ def summary(
         page.entry(total, style="1")
     _refused(page, refused, few=bool(programs))
     if programs:
-        _table(page, rows(result, programs))
+        _table(page, rows(result, programs), programs)
     else:
         _details(page, result, verb, drawn)
     if not programs:
@@ -134,9 +134,9 @@ def _details(page: _Page, result: Result, verb: str, drawn: Sequence[FileResult]
         page.item(text, first="  - ")
 
 
-def _table(page: _Page, told: Sequence[ProgramRow]) -> None:
-    """One line for each program."""
-    page.heading(f"{counted(len(told), 'program')}, the worst first")
+def _table(page: _Page, told: Sequence[ProgramRow], programs: Sequence[Sequence[Path]]) -> None:
+    """One line for each program of which something is said."""
+    page.heading(heading(told, programs))
     for row, line in lines(told, page.width - 2 if page.wraps else None):
         style = COLORS[row.worst] if row.worst is not None and row.word != "ready" else "32"
         page.lines.append(f"  {line.replace(row.word, page.paint(row.word, style), 1)}")

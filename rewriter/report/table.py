@@ -61,6 +61,14 @@ def rows(result: Result, programs: Iterable[Sequence[Path]]) -> list[ProgramRow]
     return sorted(found, key=lambda row: (_rank(row), row.path))
 
 
+def heading(told: Sequence[ProgramRow], programs: Iterable[Sequence[Path]]) -> str:
+    """How many programs have a line, and how many others were looked at."""
+    named = {row.path for row in told}
+    others = sum(visible(shown(paths[0])) not in named for paths in programs if paths)
+    idle = f"; {counted(others, 'other')} without edits and findings" if others else ""
+    return f"{counted(len(told), 'program')}, the worst first{idle}"
+
+
 def _rank(row: ProgramRow) -> int:
     return ORDER.index(row.worst) if row.worst is not None else len(ORDER)
 

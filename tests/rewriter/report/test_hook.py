@@ -152,3 +152,14 @@ def test_a_broken_file_that_trains_is_not_passed_over(program: Path) -> None:
     assert done.stderr.startswith("error: train.py:54: not valid Python")
     (program / "other.py").write_text((FIXTURES / "mnist_functions" / "before.py").read_text())
     assert "1 file not read; 2 files checked." in run(program, "--check", "utils.py", "train.py", "other.py").stderr
+
+
+def test_without_a_hook_the_programs_that_are_not_blocked_have_a_command(program: Path) -> None:
+    (program / "other").mkdir()
+    shutil.copy(FIXTURES / "already_distributed" / "before.py", program / "other" / "stopped.py")
+    command = [sys.executable, "-m", "torchlift.codemods"]
+    said = subprocess.run([*command, "--check", "."], cwd=program, capture_output=True, text=True, check=False).stderr
+    shown = next(line for line in said.splitlines() if line.startswith("To apply what is not blocked: "))
+    assert shown.endswith(" --write train.py")
+    done = subprocess.run([*command, "--write", "train.py"], cwd=program, capture_output=True, check=False)
+    assert done.returncode == 0 and "Accelerator" in (program / "train.py").read_text()

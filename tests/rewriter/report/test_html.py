@@ -187,6 +187,10 @@ def test_code_in_words_is_code() -> None:
         ("in backticks: `a < b`, ``c``", ["a < b", "c"]),
         ("the process(es) that wait. Each of 2.5 million rows, 1/N of them", []),
         ("e.g. this, i.e. that", []),
+        ("give it device=, or cpu=..., PYTHONHASHSEED=0.", ["device=", "cpu=...", "PYTHONHASHSEED=0"]),
+        ("say --assume loader=batch, or use torchlift launch", ["--assume loader=batch", "torchlift launch"]),
+        ("see lib/utils.py:126, n.ipynb: sorted(names)", ["lib/utils.py:126", "n.ipynb", "sorted(names)"]),
+        ("rows == 3, a <= b; file(s) and value(s)", []),
     ],
 )
 def test_what_is_set_as_code_in_a_sentence(text: str, code: list[str]) -> None:
@@ -258,3 +262,34 @@ def test_the_command_writes_it(
     assert "<ins>accelerator</ins>.backward(<ins>g_loss</ins>)" in Path("page.html").read_text(encoding="utf-8")
     assert run(CATALOGUE, ["--html", "missing/page.html", "train.py"]) == 3
     assert "missing/page.html: the page cannot be written" in capsys.readouterr().err
+
+
+def test_what_blocks_is_named_on_top_and_leads_to_its_finding() -> None:
+    (file,) = result().files
+    found = (
+        Diagnosis("once", Severity.REVIEW, "look", "", 1),
+        Diagnosis("local-decision", Severity.BLOCKED, "stop", "", 2),
+    )
+    text = page(Result((file._replace(diagnoses=found),), 1), ())
+    top = text.partition("<section id='next'")[2].partition("</section>")[0]
+    ((target, where),) = re.findall("Blocked by: <a href='#(.*?)'>(.*?)</a>", top)
+    assert target == "finding0" and where.endswith(":2")
+    assert re.search("id='finding0' class='finding blocked'", text)
+    assert "Blocked by" not in page(Result((file._replace(diagnoses=found[:1]),), 1), ())
+
+
+def test_an_example_has_the_colours_of_a_diff() -> None:
+    (file,) = result().files
+    stop = Diagnosis("local-decision", Severity.BLOCKED, "stop", "", 1)
+    meant = page(Result((file._replace(diagnoses=(stop,)),), 1), ()).partition("What local-decision means")[2]
+    example = re.findall("<pre>(.*?)</pre>", meant, re.DOTALL)[0]
+    signs = {line[:6] for line in example.splitlines() if line.startswith("<")}
+    assert signs == {"<del>-", "<ins>+"}
+
+
+def test_code_that_a_sentence_begins_with_is_one_piece() -> None:
+    from torchlift.rewriter.report.html import _named
+
+    assert _named("n % args.every == 0 (train.py:3, 5): this counts").startswith("`n % args.every == 0` (train.py:3")
+    assert _named("len(loader) (line 41): after") == "`len(loader)` (line 41): after"
+    assert _named("On a Mac (with a GPU): more") == "On a Mac (with a GPU): more"

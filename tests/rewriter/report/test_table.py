@@ -8,7 +8,7 @@ import pytest
 
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.report.summary import summary
-from torchlift.rewriter.report.table import lines, rows
+from torchlift.rewriter.report.table import heading, lines, rows
 from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result
 from torchlift.rewriter.source import SourceError, decode
 
@@ -44,6 +44,12 @@ def test_the_worst_comes_first_and_what_needs_nothing_is_left_out() -> None:
         "note       f/alone.py  1 note: batch-norm",
         "ready      a/train.py  3 edits",
     ]
+
+
+def test_what_needs_nothing_is_counted() -> None:
+    told = rows(Result(FILES, 7), PROGRAMS)
+    assert heading(told, PROGRAMS) == "5 programs, the worst first; 1 other without edits and findings"
+    assert heading(told, PROGRAMS[:1]) == "5 programs, the worst first"
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
