@@ -251,7 +251,7 @@ class ReachedModule:
         early = chosen is not None and Before(self._program.reach, self._way)(self._unit, node)
         if early and not self._knows_itself(node) and self._may_ask(node):
             return f"it knows its rank only once the accelerator is created, with `cpu={chosen}`"
-        return "the accelerator does not exist here"
+        return "this code has no access to the accelerator"
 
     def _gives_device(self, call: cst.CSTNode) -> bool:
         """Whether a call hands over the accelerator and gets its device back: in the function that takes its place."""

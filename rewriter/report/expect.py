@@ -74,8 +74,7 @@ def expectations(result: Result) -> Iterator[str]:
     yield from _counted(by_kind, where)
     if found := by_kind.get("mac"):
         yield (
-            f"On a Mac with a GPU the script now runs on the GPU{_unless(found)}; to stay on the CPU, use "
-            "Accelerator(cpu=True)."
+            f"On a Mac: the GPU, where the script took the CPU{_unless(found)}. Accelerator(cpu=True) keeps the CPU."
         )
     if found := by_kind.get("cuda"):
         yield (

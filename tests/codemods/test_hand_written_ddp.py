@@ -421,4 +421,4 @@ def test_an_attribute_that_only_the_launcher_decides(asked: str) -> None:
 
 def test_an_attribute_that_the_user_decides_is_an_obstacle() -> None:
     (found,) = [d for d in result(FLAGGED.format(asked="settings.rate > 1")).diagnoses if d.severity.value == "blocked"]
-    assert "this condition decides whether the processes are connected" in found.message
+    assert "decides whether the processes are connected" in found.message

@@ -10,7 +10,7 @@ import libcst as cst
 from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ...facts.torch_api.loading import row
-from ...findings import Finding, Severity
+from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Function, State, Unit, origins
@@ -19,7 +19,7 @@ from ..distributed.replacements import distributed
 from ..layouts.by_hand.data_sources import is_data
 from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
-from ..syntax.definitions import bindings_value, plain_values
+from ..syntax.definitions import added_to, bindings_value, plain_values
 from ..syntax.nodes import dotted, import_source
 from ..syntax.scopes import Binding
 from ..syntax.walk import nodes_in
@@ -119,12 +119,14 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
                 return _not_cut(state, reach, uncut) if uncut is not None else (record.unit, _made_by_hand(loop, name))
             if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
-                return record.unit, _blocked(
+                told = _blocked(
                     "unknown-loader",
                     loop,
                     f"cannot tell whether `{name}`, which feeds this training, is a data loader",
-                    f"pass --assume loader={name} if it is a torch.utils.data.DataLoader",
+                    f"pass --assume loader={name} if it is a torch.utils.data.DataLoader; make one of a list of rows: "
+                    f"DataLoader({name}, batch_size=...)",
                 )
+                return record.unit, told._replace(part=source, cause=_given(reach, record.unit, source))
     feeding = _foreign_feed(state, reach, record)
     if feeding is not None:
         source, giver = feeding
@@ -156,6 +158,29 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
         "no data loader feeds this training: every process would do the same work on the same data",
         _FEED,
     )  # fmt: skip
+
+
+def _given(reach: Reach, unit: Unit, source: cst.BaseExpression) -> Cause | None:
+    """Where what feeds the training is filled, or made: through parameters, and out of functions."""
+    seen: set[cst.CSTNode] = set()
+    while source not in seen:
+        seen.add(source)
+        found: list[tuple[Unit, cst.BaseExpression]] = []
+        if isinstance(source, cst.Name) and (binding := unit.names.binding(source)) is not None:
+            if filled := added_to(unit.names, source):
+                return Cause(filled[0], "it is filled here")
+            found = [*((unit, value) for value in plain_values(unit.names, source)), *reach.given(binding)]
+        elif isinstance(source, cst.Call):
+            found = [
+                (other, answer.value)
+                for code in reach.called(source)
+                for other in (reach.unit(code),)
+                for answer in other.names.returns.get(code, ())
+                if answer.value is not None
+            ]
+        if found:
+            unit, source = found[0]
+    return Cause(source, "it is made here") if len(seen) > 1 else None
 
 
 def _is_collection(state: State, unit: Unit, name: cst.Name) -> bool:

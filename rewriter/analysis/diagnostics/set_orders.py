@@ -13,13 +13,14 @@ from itertools import chain
 import libcst as cst
 
 from ...facts.torch_api import surroundings
-from ...findings import Finding
+from ...findings import Cause, Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.element_kinds import ElementKinds
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit
 from ..effects.existing_guards import guarded
+from ..syntax.definitions import plain_values
 from ..syntax.nodes import positional
 from ..syntax.walk import descendants, nodes_in
 
@@ -53,11 +54,13 @@ def set_orders(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
     for read, followed in orders.of(unit):
         name = _text(unit, read)
         where = "strings" if orders.kinds.kind(unit, read) == "text" else "its elements, if they are strings,"
+        made = plain_values(unit.names, read) if isinstance(read, cst.Name) else []
         yield Finding(
             "set-order",
             read,
             f"`{followed}` follows the order of the set `{name}`, and the order of {where} differs between processes",
             f"give all processes one order: sorted({name}), or {REMEDY}",
+            cause=Cause(unit.names.statement(made[0]), "the set is made here") if made else None,
         )
 
 

@@ -8,12 +8,13 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import process_calls
-from ...findings import Finding, Severity
+from ...findings import Cause, Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Function, State, Unit, origins
 from ..effects.unused_code import is_named
+from ..syntax.definitions import plain_values
 from ..syntax.walk import descendants
 from .replacements import INSTEAD, of_torch
 
@@ -108,11 +109,15 @@ def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Find
     for around in unit.names.enclosing(call, cst.If):
         assert isinstance(around, cst.If)
         if not _asks_launcher(state, around.test):
-            return blocked(
+            names = [node for node in descendants(around.test) if isinstance(node, cst.Name)]
+            given = [value for name in names for value in plain_values(unit.names, name)]
+            told = blocked(
                 around,
-                "this condition decides whether the processes are connected",
+                f"`{unit.names.one_line(around.test)}` decides whether the processes are connected",
                 'let only the launcher decide: int(os.environ.get("WORLD_SIZE", 1)) > 1',
             )
+            cause = Cause(unit.names.statement(given[0]), "it is set here") if given else None
+            return told._replace(part=around.test, cause=cause)
     return None
 
 

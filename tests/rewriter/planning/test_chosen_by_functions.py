@@ -255,4 +255,4 @@ def test_what_is_printed_after_it_is_not_too_early() -> None:
     text = f'{EARLY}print("done")\n'.replace('print("reads the options")', "pass")
     (file,) = migrate([decode(text.encode(), Path("fit.py"))], CATALOGUE, Config()).files
     (told,) = [each.message for each in file.diagnoses if each.id == "main_process"]
-    assert told.endswith("because the accelerator does not exist here")
+    assert told.endswith("because this code has no access to the accelerator")

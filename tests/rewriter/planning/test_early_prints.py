@@ -86,7 +86,7 @@ WRITTEN = {
 @pytest.mark.parametrize("place", ["early", "late", "first"])
 @pytest.mark.parametrize(("effect", "guarded"), WRITTEN.values(), ids=WRITTEN)
 def test_so_is_a_file(effect: str, guarded: str, place: str) -> None:
-    """It was written by every process, "because the accelerator does not exist here"."""
+    """It was written by every process, "because this code has no access to the accelerator"."""
     after, findings = migrated(**{place: effect})
     assert guarded in after and findings == []
 
@@ -106,7 +106,7 @@ BROUGHT = {
 @pytest.mark.parametrize("place", ["early", "late", "first"])
 @pytest.mark.parametrize(("effect", "guarded"), BROUGHT.values(), ids=BROUGHT)
 def test_so_is_a_download(effect: str, guarded: str, place: str) -> None:
-    """All processes downloaded to one place at a time, "because the accelerator does not exist here"."""
+    """All processes downloaded to one place at a time, "because this code has no access to the accelerator"."""
     lines = {"early": "\n    ", "late": "\n    ", "first": "\n"}[place].join(effect.split("; "))
     after, findings = migrated(**{place: lines})
     assert guarded in after and findings == []

@@ -243,8 +243,11 @@ def test_the_summary_has_colours_only_where_they_are_wanted() -> None:
         ([Trait("filled", "total", 3)], "total (line 3): collects a mean over the batches of all processes."),
         ([Trait("bar", "n_train", 3)], "total=n_train (line 3): this bar counts only the rows of one process"),
         ([Trait("rows-done", "i * len(x)", 3)], "i * len(x) (line 3): this counts the rows that one process has gone"),
-        ([Trait("mac", "", 3)], "On a Mac with a GPU the script now runs on the GPU; to stay on the CPU, "),
-        ([Trait("mac", "args.no_cuda", 3)], "On a Mac with a GPU the script now runs on the GPU unless `args.no_cuda`"),
+        (
+            [Trait("mac", "", 3)],
+            "On a Mac: the GPU, where the script took the CPU. Accelerator(cpu=True) keeps the CPU",
+        ),
+        ([Trait("mac", "args.no_cuda", 3)], "On a Mac: the GPU, where the script took the CPU unless `args.no_cuda`. "),
         (
             [Trait("cuda", "device", 3)],
             "The script chose between MPS and the CPU, so it ran on the CPU on a machine with",

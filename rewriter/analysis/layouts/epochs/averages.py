@@ -42,6 +42,7 @@ from .findings import (
     averages_filled,
     averages_uneven,
     counts_filled,
+    either,
     listed,
     listed_alone,
     listed_each,
@@ -191,7 +192,7 @@ class _Loop:
                 yield stays_single(total.node, self.gathers.single, told, by_hand)
             else:
                 lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
-                yield stays(total.node, told, by_hand if told or lists else "")
+                yield stays(total.node, told, by_hand if told or lists else self._either(total))
 
     def _by_hand(self, total: Total, quotients: Quotients) -> str:
         """What makes a total that of all processes, after the loop; it can be run as it is said."""
@@ -208,6 +209,13 @@ class _Loop:
             return averaged("total")
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
         return summed(halves) if halves else averaged(code(total.kept_in))
+
+    def _either(self, total: Total) -> str:
+        """What makes a total that of all processes where it is not known whether it adds up rows or means."""
+        named = isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript))
+        if isinstance(total.node, cst.Call) or not named:
+            return ""
+        return either(self.unit.names.module.code_for_node(total.kept_in), self._reads_again(total))
 
     def _is_of_each_row(self, call: cst.Call) -> bool:
         """Whether a list gets an entry for each row: in a loop inside that over the batches."""

@@ -23,13 +23,30 @@ def stays(node: cst.CSTNode, figure: str = "", by_hand: str = "") -> Finding:
     return Finding(
         "metrics_gather",
         node,
-        f"each process totals only its own shard of the data here{figure}",
+        f"each process totals only its own shard of the data {_in(_collected(node))}{figure}",
         by_hand
         or "where it adds up rows, gather them in the training step: accelerator.gather_for_metrics(...); where it "
         "adds up figures of whole batches (a loss, a penalty), average those, in a float tensor: "
         'accelerator.reduce(..., reduction="mean")',
         Severity.REVIEW,
     )
+
+
+def _collected(node: cst.CSTNode) -> str:
+    """What a statement collects in; empty where that has no name."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        node = node.func.value
+    elif isinstance(node, cst.AugAssign):
+        node = node.target
+    elif isinstance(node, cst.Assign) and len(node.targets) == 1:
+        node = node.targets[0].target
+    if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+        return ""
+    return " ".join(cst.Module([]).code_for_node(node).split())
+
+
+def _in(name: str) -> str:
+    return f"in `{name}`" if name else "here"
 
 
 def stays_joint(node: cst.CSTNode, values: Sequence[str], figure: str, by_hand: str) -> Finding:
@@ -49,7 +66,7 @@ def _stays_own(node: cst.CSTNode, more: str, by_hand: str) -> Finding:
     return Finding(
         "metrics_gather",
         node,
-        f"each process totals only its own shard of the data here{more}",
+        f"each process totals only its own shard of the data {_in(_collected(node))}{more}",
         f"no action needed if the figure of one process is enough; otherwise {by_hand}",
         Severity.REVIEW,
     )
@@ -104,6 +121,12 @@ def summed(totals: Mapping[str, str]) -> str:
         steps = [f"{name} = {_sum_of(name, read)}" for name, read in totals.items()]
     them = "it" if one else "both" if len(totals) == 2 else "all of them"
     return f"add {them} up over the processes after the loop, before the division: {'; '.join(steps)}"
+
+
+def either(name: str, read: str) -> str:
+    """How a total becomes that of all processes, of which it is not known what it adds up."""
+    total = f"after the loop: {name} = {_sum_of(name, read)}"
+    return f'{total} if it adds up rows, with reduction="mean" if figures of whole batches (a loss)'
 
 
 NUMBER = ".item()"

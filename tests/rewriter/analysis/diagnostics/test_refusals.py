@@ -142,3 +142,41 @@ def test_a_list_that_the_script_fills_is_no_loader_that_could_be_vouched_for(mad
     """It was asked whether it is a DataLoader."""
     found = _refusal(BY_HAND.format(made=made, source=source))
     assert found.id == "no-data-parallel-axis" and "--assume" not in found.remedy
+
+
+FED = """\
+import torch
+import odd
+
+def load_rows(path):
+    kept = odd.container()
+    for line in open(path):
+        kept.append(line)
+    return kept
+
+def train(data, model, optimizer):
+    for x in data:
+        optimizer.zero_grad()
+        odd.score(model, x).backward()
+        optimizer.step()
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = load_rows("rows.txt")
+train(rows, model, optimizer)
+"""
+
+
+def test_what_feeds_the_training_is_shown_where_it_is_filled() -> None:
+    found = next(d for d in _migrated(FED).diagnoses if d.id == "unknown-loader")
+    assert found.line == 11 and (found.column, found.end) == (14, 18), "`data` is underlined"
+    assert found.cause is not None and (found.cause.line, found.cause.label) == (7, "it is filled here")
+    assert "DataLoader(data, batch_size=...)" in found.remedy
+
+
+def test_what_decides_whether_processes_are_joined_is_shown_where_it_is_set() -> None:
+    joins = 'joined = False\nif joined:\n    dist.init_process_group("nccl")'
+    model = f"DistributedDataParallel({NET}, device_ids=[local])"
+    found = next(d for d in _migrated(JOINED.format(join=joins, model=model)).diagnoses if "decides" in d.message)
+    assert "`joined` decides whether the processes are connected" in found.message
+    assert found.cause is not None and found.cause.text == "joined = False" and found.cause.label == "it is set here"

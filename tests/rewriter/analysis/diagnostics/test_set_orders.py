@@ -10,6 +10,7 @@ import pytest
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.report.groups import groups
 from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
@@ -122,3 +123,29 @@ def test_what_is_said(tags: str, words: str) -> None:
     for one in said:
         assert f"`self.place` follows the order of the set `self.tags`, {words}" in one.message
         assert "sorted(self.tags)" in one.remedy
+
+
+TWICE = """\
+import torch
+kinds = {line.strip() for line in open("rows.txt")}
+counts = [len(kind) for kind in kinds]
+weights = [1.0 / len(kind) for kind in kinds]
+model = torch.nn.Linear(4, len(kinds))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loss_fn = torch.nn.CrossEntropyLoss(weight=torch.tensor(weights) * torch.tensor(counts))
+for x, y in torch.utils.data.DataLoader(rows, batch_size=4):
+    optimizer.zero_grad()
+    loss_fn(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+def test_what_follows_one_set_is_one_finding_with_its_places() -> None:
+    result = migrate([decode(TWICE.encode(), Path("train.py"))], CATALOGUE, Config())
+    (group,) = [group for group in groups(result) if group.first.id == "set-order"]
+    assert group.places() == ["train.py:3", "train.py:4"]
+    assert [(view.number, view.label) for view in group.shown()] == [
+        (3, ""),
+        (4, group.members[1][2].message),
+        (2, "the set is made here"),
+    ]
