@@ -57,7 +57,7 @@ def test_many_programs_have_a_line_each_the_worst_first(folder: Path, capsys: py
     assert run("--audit", ".") == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("1 error; 8 distributed programs audited")
-    assert lines[2] == "7 programs, the worst first"
+    assert lines[2] == "7 programs, the worst first; 1 other without edits and findings"
     assert [line.split() for line in lines[3:10]] == [
         ["error", f"{name}.py", "1", "error:", "unguarded-write"] for name in (*(f"w{n}" for n in range(6)), "wrong")
     ]

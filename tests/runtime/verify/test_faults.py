@@ -120,7 +120,7 @@ FAULTS = {
         "'Test set: Average loss:",
         ONE_EPOCH,
         code="accelerator.print('\\nTest",
-        cause="computed from the rows of one process",
+        cause="add `output, target = accelerator.gather_for_metrics((output, target))` before line 53",
     ),
     "scheduler stepped N times": Fault(
         "mnist_functions",
