@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -30,6 +31,9 @@ _FEW = 5
 """A hint repeats at most this many paths."""
 _SOME = 20
 """A hint of a hook names at most so many files."""
+
+_SAYS = re.compile(r"--assume \w+=[\w.]*\w")
+"""What the remedy of a finding lets the user say of a name."""
 
 NOTHING, WOULD_CHANGE, BLOCKED, FAILED = range(4)
 
@@ -301,8 +305,10 @@ def _hints(
     if in_short(result, survey, request) and not hook:
         yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:
-        ids = [d.id for file in result.files for d in file.diagnoses if d.severity.value == "blocked"]
-        yield f"To learn more: {invoked()} --explain {ids[0]}"
+        stops = [d for file in result.files for d in file.diagnoses if d.severity.value == "blocked"]
+        yield f"To learn more: {invoked()} --explain {stops[0].id}"
+        for said in dict.fromkeys(word for d in stops for word in _SAYS.findall(d.remedy)):
+            yield f"If it is so: {command} {said} {named}"
         if held and not request.write:
             some = quoted(held) if len(held) <= _SOME else otherwise
             yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"

@@ -214,6 +214,7 @@ def together(node: cst.CSTNode, user: str, what: str) -> Finding:
         "shared-module",
         node,
         f"{what} is also used by {user}, which is not part of this program: a change for one would break the other",
-        f"if {user} trains as well, migrate both together; otherwise give each its own function",
+        f"if {user} trains as well, migrate both together: add {user} to the command; otherwise give each "
+        "its own function",
         Severity.BLOCKED,
     )

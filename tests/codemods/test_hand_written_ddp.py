@@ -93,7 +93,7 @@ OBSTACLES: dict[str, tuple[dict[str, str], str]] = {
         {"wraps": "DDP(torch.nn.Linear(8, 2), mixed_precision=policy)"}, "gets mixed_precision",
     ),
     "arguments that cannot be seen": ({"opens": "dist.init_process_group(**settings)"}, "cannot be seen here"),
-    "a group for some users": ({"opens": f"if args.distributed:\n        {OPENS}"}, "this condition decides"),
+    "a group for some users": ({"opens": f"if args.distributed:\n        {OPENS}"}, "`args.distributed` decides"),
     "variables of the launcher": ({"opens": f"os.environ['RANK'] = '0'\n    {OPENS}"}, "sets RANK itself"),
 }  # fmt: skip
 

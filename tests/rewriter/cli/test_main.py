@@ -520,6 +520,14 @@ def test_a_finding_is_explained(migrate: Migrate) -> None:
     assert answer.status == 0 and answer.out.startswith(b"kept-batches\n\nAll batches of a loader are read")
 
 
+def test_what_a_blocked_run_may_be_told_is_a_command_to_copy(migrate: Migrate) -> None:
+    text = "import torch\nimport odd\nmodel = torch.nn.Linear(4, 1)\n"
+    text += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nrows = odd.rows()\nfor x in rows:\n"
+    _write("a.py", f"{text}    odd.score(model, x).backward()\n    optimizer.step()\n".encode())
+    lines = migrate("a.py").err.splitlines()
+    assert "If it is so: migrate --assume loader=rows a.py" in lines
+
+
 def test_several_ids_are_explained(migrate: Migrate) -> None:
     for given in (["once", "set-order"], ["once,set-order"]):
         out = migrate("--explain", *given).out.decode()
