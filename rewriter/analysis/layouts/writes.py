@@ -13,7 +13,9 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.command_lines import option
 from ..dataflow.values import External, Instance, Unit, origins
+from ..syntax.definitions import attribute_assignments
 from ..syntax.nodes import FunctionNode, changed_in_place, positional
+from ..syntax.scopes import ScopeKind
 from ..syntax.walk import descendants
 from ..training.step_counts import bars
 
@@ -180,9 +182,13 @@ class Writes:
         return self.state.once((_sets_itself, method), lambda: _sets_itself(self.reach, method))
 
     def _keeps(self, call: cst.Call) -> bool:
-        """Whether a method may keep what it is given: one that only computes something from it does not."""
+        """Whether a method may keep what it is given: one that only computes something from it does not, as models and
+        losses do, nor does a function of a module, as it is not given the object."""
+        if origins(self.state.values.get(call.func), Role.MODEL, Role.CRITERION):
+            return any(map(self._sets_itself, self._methods(call)))
         functions = self.reach.called(call)
-        return not functions or any(self._writes_itself(function) for function in functions)
+        owning = (f for f in functions if self.reach.unit(f).names.within[f].kind is not ScopeKind.MODULE)
+        return any(map(self._writes_itself, owning)) if functions else bool(call.args)
 
     def _writes_itself(self, function: FunctionNode) -> bool:
         """Whether a method changes its object, or hands it to code that may: it does more than read attributes."""
@@ -202,8 +208,15 @@ class Writes:
             part = above
         call = parents.get(part)
         if isinstance(call, cst.Call) and call.func is part:
-            return not (isinstance(part, cst.Attribute) and part.value is read) or self._keeps(call)
-        return part is read or isinstance(call, _HANDED_ON)
+            return self._keeps(call)
+        return part is read or (isinstance(call, _HANDED_ON) and not _is_number(unit, part, call))
+
+
+def _is_number(unit: Unit, part: cst.CSTNode, handed: cst.CSTNode) -> bool:
+    """Whether what is handed to a call is an attribute that is a number as it is written: nobody changes that."""
+    made = attribute_assignments(unit.names, part) if isinstance(part, cst.Attribute) else []
+    numbers = bool(made) and all(isinstance(assign.value, (cst.Integer, cst.Float)) for assign in made)
+    return isinstance(handed, cst.Arg) and numbers
 
 
 def _whole_of(target: cst.CSTNode) -> cst.CSTNode | None:

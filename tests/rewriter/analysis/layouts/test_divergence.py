@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -33,9 +39,30 @@ def test_what_another_method_of_that_name_joins_is_a_process_s_own(trained: Trai
 
 
 SCORER = """\
+class Inner:
+    def __init__(self):
+        self.kept = []
+    def keep(self, rows):
+        self.kept.append(rows)
+    def twice(self, rows):
+        return rows * 2
+class Keeper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+    def forward(self, rows):
+        self.last = rows
+        return rows
+def doubled(rows):
+    return rows * 2
+def rounded(rows, limit):
+    return rows.clamp(0, limit)
 class Scorer:
     def __init__(self):
         self.scale, self.seen, self.last = 1.0, [], 0
+        self.keeper, self.inner = Keeper(), Inner()
+        self.loss = doubled
+        self.limit = 5
     def score(self, out, y):
         {body}
         return self.scale * self.right(out, y)
@@ -54,12 +81,28 @@ def held(model):
     ("body", "found"),
     [
         ("one = self.last + 1", []),
+        ("one = self.loss(y)", []),
+        ("one = rounded(y, self.limit)", []),
+        ("one = self.keeper(y)", ["local-decision"]),
+        ("self.inner.keep(y)", ["local-decision"]),
+        ("one = self.inner.twice(y)", []),
         ("self.last = y", ["local-decision"]),
         ("self.seen.append(y)", ["local-decision"]),
         ("seen = self.seen\n        seen.append(y)", ["local-decision"]),
         ("vars(self)['last'] = y", ["local-decision"]),
     ],
-    ids=["only computes", "sets an attribute", "fills a list", "fills it by another name", "hands itself on"],
+    ids=[
+        "only computes",
+        "asks a function that it has",
+        "hands on a number",
+        "asks a layer that keeps",
+        "a part of it keeps",
+        "a part of it computes",
+        "sets an attribute",
+        "fills a list",
+        "fills it by another name",
+        "hands itself on",
+    ],
 )
 def test_an_object_that_training_and_evaluation_ask_keeps_what_its_method_keeps(
     body: str, found: list[str], trained: Trained
@@ -90,3 +133,54 @@ def test_a_variable_that_is_set_anew_is_another(trained: Trained) -> None:
     text, findings = trained(top=RATE, built="best, right = 0, 0", step=step, epoch=WHOLE)
     assert "accelerator.save(accelerator.get_state_dict(model), 'best.pt')" in text
     assert "local-decision" not in findings and "prepare" in findings
+
+
+ENGINE = """\
+import numpy as np
+import torch
+def near(out, y):
+    return (out - y).abs().mean()
+class Engine:
+    def __init__(self):
+        self.model = torch.nn.Linear(8, 2)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.loss = near
+        self.limit = 5
+    def train(self, x, y):
+        self.model.train()
+        self.optimizer.zero_grad()
+        loss = self.loss(self.model(x), y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.limit)
+        self.optimizer.step()
+        return loss.item(), 1
+    def eval(self, x, y):
+        self.model.eval()
+        return self.loss(self.model(x), y).item(), 1
+def main():
+    xs, ys = np.random.rand(64, 8).astype("float32"), np.random.rand(64, 2).astype("float32")
+    engine, seen = Engine(), []
+    for epoch in range(3):
+        for i in range(0, 48, 8):
+            x = torch.Tensor(xs[i : i + 8])
+            y = torch.Tensor(ys[i : i + 8])
+            figures = engine.train(x, y)
+        held = []
+        for i in range(48, 64, 8):
+            a = torch.Tensor(xs[i : i + 8])
+            b = torch.Tensor(ys[i : i + 8])
+            figures = engine.eval(a, b)
+            held.append(figures[0])
+        seen.append(np.mean(held))
+        torch.save(engine.model.state_dict(), "a_" + str(epoch) + ".pt")
+    engine.model.load_state_dict(torch.load("a_" + str(np.argmin(seen)) + ".pt"))
+main()
+"""
+
+
+def test_an_object_that_trains_does_not_keep_the_batches_that_its_model_is_given() -> None:
+    """Its evaluation was called one process's own, and the program that loads the best weights was refused."""
+    (file,) = migrate([decode(ENGINE.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert not file.blocked and text.count("accelerator.shard_batch(") == 2
+    assert "np.argmin(seen)" in text and [one.id for one in file.diagnoses] == ["cpu-only", "sharded-batch"]
