@@ -291,7 +291,7 @@ def _hints(
                 yield f"To verify: {command} {named} --verify -- ARGUMENTS"
     if hook and not writes and (scripts := _to_read(survey)):
         yield f"To read the findings: {' '.join([invoked(), *chosen(request.options)])} {quoted(scripts)}"
-    if hook and writes:
+    if hook and writes and result.changed:
         yield "Next:      look at it with git diff, then git add it, and commit again"
     free = paths if hook else _free_scripts(result, survey)
     if result.blocked and free and not survey.refused and not writes:

@@ -128,7 +128,7 @@ class Session:
             for line in dict.fromkeys(change.line for change in mine if group not in self.accepted):
                 left = [change for change in mine if change.line == line]
                 rules, told = (dict.fromkeys(said) for said in zip(*((c.rule, c.reason) for c in left), strict=True))
-                message = f"left unchanged, as you answered: {'; '.join(told)} [{', '.join(rules)}]"
+                message = f"left unchanged. The edit would be made because: {'; '.join(told)} [{', '.join(rules)}]"
                 yield Diagnosis("declined", Severity.REVIEW, message, _AGAIN, line, left[0].column)
 
     def _applied(self, accepted: set[str]) -> Result:

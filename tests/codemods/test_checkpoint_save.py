@@ -68,6 +68,23 @@ def test_saved_once(before: str, after: str, lines: Lines) -> None:
     assert lines(epoch=before) == ([f"    {before}"], [f"    {after}"], [])
 
 
+OPENED = {
+    "torch.save": "torch.save(model.state_dict(), f)",
+    "a dict": "torch.save({'epoch': 1, 'model': model.state_dict(), 'opt': optimizer.state_dict()}, f)",
+}
+
+
+@pytest.mark.parametrize("save", OPENED.values(), ids=OPENED)
+def test_a_state_that_goes_into_a_file_that_is_open(save: str, lines: Lines) -> None:
+    """The state is taken by all processes, so that no guard can stand around it: it was refused as a fault of ours."""
+    before, after, findings = lines(imports="import os", end=f"with open('m.pt', 'wb') as f:\n    {save}")
+    assert before == ["with open('m.pt', 'wb') as f:", f"    {save}"] and findings == []
+    taken = save.replace("torch.save", "accelerator.save").replace(
+        "model.state_dict()", "accelerator.get_state_dict(model)"
+    )
+    assert after == ["with open('m.pt' if accelerator.is_main_process else os.devnull, 'wb') as f:", f"    {taken}"]
+
+
 def test_a_checkpoint_that_was_given_a_name(lines: Lines) -> None:
     end = "state = {'model': model.state_dict()}\ntorch.save(state, 'm.pt')"
     assert lines(end=end) == (

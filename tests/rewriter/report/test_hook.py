@@ -119,6 +119,8 @@ def test_the_command_says_no_more_with_hook(program: Path) -> None:
     assert [line.partition(":")[0] for line in said[3:]] == ["To apply"]
     done = run(program, "--write", "utils.py")
     assert [line.partition(":")[0] for line in done.stderr.splitlines()[3:]] == ["Next", "It needs"]
+    again = run(program, "--write", "utils.py")
+    assert again.returncode == 0 and "Next" not in again.stderr
 
 
 def test_what_is_not_blocked_can_be_written_by_the_command_that_is_shown(program: Path) -> None:
