@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePath
 
 from ..traces import RunTrace
@@ -29,6 +30,8 @@ SHOWN = ("numbers", "lines", "files", "checkpoints")
 _FIGURES = ("losses", "weights", "gradients")
 _AS_IS = (*_FIGURES, "steps", "rates", "samples", "numbers", "lines", "checkpoints")
 """As is, every process takes a whole batch, and noise is its own: what differs by nature is shown, not judged."""
+_UP_TO_THERE = (*_FIGURES, "rates", "samples", "numbers", "ranks")
+"""What is compared as far as a run has come."""
 _WHOLE = ("steps", "lines", "files", "checkpoints")
 
 
@@ -60,7 +63,8 @@ def _one(about: About, id: str, check: Callable[[About], Promise]) -> Promise:
     if id in _WHOLE and not about.migrated.sound and (promise.outcome is Outcome.HELD or _incomplete(id, promise)):
         return about.untestable(id, "the migrated run did not finish")
     if promise.outcome is Outcome.HELD:
-        return promise
+        fails = id in _UP_TO_THERE and not promise.absent and _fails(about)
+        return _as_far(about, promise) if fails else promise
     if id in (*_FIGURES, "numbers", "checkpoints") and about.unstable.weights:
         return about.untestable(id, "two runs of the original itself differ")
     if not about.exact and not about.alone and id in _AS_IS and "also prints it" not in promise.detail:
@@ -77,6 +81,20 @@ def _one(about: About, id: str, check: Callable[[About], Promise]) -> Promise:
     if id == "samples" and about.by_nature():
         return about.untestable(id, about.by_nature())
     return promise
+
+
+def _fails(about: About) -> bool:
+    """The migrated run neither comes to its end nor is ended after enough steps."""
+    return waits.fell_apart(about.migrated) or waits.runs(about).outcome is Outcome.BROKEN
+
+
+def _as_far(about: About, promise: Promise) -> Promise:
+    """A promise that is held by a run that did not finish: said of the steps that it has made."""
+    made = min(len(rank.of("step")) for rank in about.migrated.ranks)
+    if not made and about.original.main.of("step"):
+        return about.untestable(promise.id, "the migrated run ended before its first step")
+    far = f"up to step {made}, where the run ended"
+    return replace(promise, detail=f"{promise.detail}; {far}" if promise.detail else far)
 
 
 def _incomplete(id: str, promise: Promise) -> bool:

@@ -12,7 +12,7 @@ from torchlift.runtime.verify.compare.everything import compare, unstable
 from torchlift.runtime.verify.compare.tolerances import About, Unstable, apart, shown
 from torchlift.runtime.verify.curve import curve, draw
 from torchlift.runtime.verify.traces import FileSeen, RankTrace, RunTrace
-from torchlift.runtime.verify.verdict import Outcome
+from torchlift.runtime.verify.verdict import Outcome, Promise
 
 Event = dict[str, Any]
 
@@ -422,6 +422,24 @@ def test_a_lost_connection_is_a_hang_and_an_own_error_is_not() -> None:
     fails = RunTrace("run", [RankTrace(0, [*TRAINED, own], 1), RankTrace(1, [*inside, error], 1)])
     assert waits.waits(about(run(TRAINED), fails)).outcome is Outcome.HELD
     assert waits.runs(about(run(TRAINED), fails)).detail == "process 0 ends with ValueError at train.py:9: my own"
+
+
+def test_a_run_that_fails_holds_nothing_beyond_the_steps_that_it_has_made() -> None:
+    error = {"e": "error", "t": 0, "kind": "ValueError", "message": "my own", "at": "train.py:9"}
+
+    def found(*events: Event) -> dict[str, Promise]:
+        fails = RunTrace("run", [RankTrace(0, [*events, error], 1)])
+        return {p.id: p for p in compare(about(run([*TRAINED, *TRAINED]), fails))}
+
+    early = found(batch("a", "b"))
+    assert early["weights"].outcome is Outcome.BROKEN
+    for id in ("losses", "gradients", "rates", "samples"):
+        assert early[id].outcome is Outcome.UNTESTABLE, id
+        assert early[id].detail == "the migrated run ended before its first step"
+    later = found(*TRAINED)
+    assert later["weights"].outcome is Outcome.HELD and later["samples"].outcome is Outcome.HELD
+    assert later["samples"].detail == "2 rows; up to step 1, where the run ended"
+    assert later["weights"].detail.endswith("up to step 1, where the run ended")
 
 
 @pytest.mark.parametrize(
