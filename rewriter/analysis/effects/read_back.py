@@ -15,7 +15,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.checkpoints import Wait
-from ...findings import Finding, Severity
+from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
 from ..layouts.swallowed_errors import goes_on
@@ -395,6 +395,9 @@ def _unsure(node: cst.CSTNode, write: FileUse, read: FileUse) -> Finding:
         "folder, the others may list it too early",
         "if they are, write accelerator.wait_for_everyone() before this line",
         Severity.NOTE,
+        cause=Cause(write.path, "only the main process writes this")
+        if read.unit.names.statement(read.path) is node
+        else Cause(read.path, "it is listed here"),
     )
 
 

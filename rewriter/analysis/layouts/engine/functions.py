@@ -64,7 +64,7 @@ class Functions(Expressions):
         if found is not None:
             return found
         held = [inner(layout) for layout in (*plain, *named.values())]
-        return Unclear("a function that calls itself", node) if any(map(varies, held)) else REPLICATED
+        return Unclear("a function that may call itself", node) if any(map(varies, held)) else REPLICATED
 
     def _return(self, value: cst.BaseExpression | None) -> None:
         """Note what a function returns; what depends on what it returns itself says nothing yet."""
