@@ -133,7 +133,9 @@ class Collected:
         taken = list(checkpoints.state_dicts(state, unit, reach, plan_.prepared))
         alone = [s for s in taken if checkpoints.after_exception(unit, s.call) is not None]
         self.state_dicts = [s for s in taken if s not in alone]
-        joined = settled_here(self.gathers) | {s.call for s in self.state_dicts}
+        # in code that other programs use as well, states stay as they are
+        states = [s.call for s in self.state_dicts if unit.names.function(s.call) not in program.shared]
+        joined = settled_here(self.gathers).union(states)
         self.output = output(state, unit, reach, training, Together(state, reach, training, joined))
         self.effects, self.handles = self.output.effects, self.output.handles
         self.gathers = metrics.outside_guards(self.gathers, self.effects)
