@@ -44,7 +44,8 @@ def step_of(who: str, kind: str, width: int = 512, rows: int = 64, compiled: boo
         forward = model
     else:
         model.to(device)
-        _convert(model, kind, emulate=device.type == "cpu")
+        if kind in KINDS:
+            _convert(model, kind, emulate=device.type == "cpu")
         net = torch.compile(model) if compiled else model
         backward = torch.Tensor.backward
 
@@ -69,8 +70,6 @@ def _convert(model: Any, kind: str, emulate: bool) -> None:
     from torch import nn
 
     names = [name for name, one in model.named_modules() if isinstance(one, nn.Linear)][1:-1]
-    if kind == "bf16":
-        return
     if kind == "fp8":
         from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 

@@ -90,9 +90,6 @@ def code_of_a_call() -> CodeType:
     return nn.Module._call_impl.__code__
 
 
-# ---------------------------------------------------------------- backward passes
-
-
 def compile_call(module: nn.Module, **arguments: Any) -> None:
     """
     As `module.compile`, also where the class is one of torch.nn, as `nn.Sequential`.
@@ -105,6 +102,9 @@ def compile_call(module: nn.Module, **arguments: Any) -> None:
 
 def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+
+# ---------------------------------------------------------------- backward passes
 
 
 def backward_pass() -> int:

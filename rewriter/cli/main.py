@@ -273,7 +273,6 @@ def _hints(
     paths = _free(result, survey) if hook else request.paths
     most, otherwise = (_SOME, "and the files above") if hook else (_FEW, "and the same paths")
     named = quoted(paths) if len(paths) <= most else otherwise
-    held = [path for path in map(_name, result.changed) if path not in _free(result, survey)]
     script = len(request.paths) == 1 and request.paths != ("-",) and not Path(request.paths[0]).is_dir()
     if request.write and not writes and result.changed:
         if survey.refused or result.blocked:
@@ -309,6 +308,8 @@ def _hints(
         yield f"To learn more: {invoked()} --explain {stops[0].id}"
         for said in dict.fromkeys(word for d in stops for word in _SAYS.findall(d.remedy)):
             yield f"If it is so: {command} {said} {named}"
+        free_files = set(_free(result, survey))
+        held = [path for path in map(_name, result.changed) if path not in free_files]
         if held and not request.write:
             some = quoted(held) if len(held) <= _SOME else otherwise
             yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"

@@ -37,7 +37,8 @@ _WHOLE = ("steps", "lines", "files", "checkpoints")
 
 def compare(about: About) -> list[Promise]:
     """The promises, in the order in which a reader wants them."""
-    return [_one(about, id, check) for id, check in _checks(about.migrated.size == 1)]
+    fails = waits.fell_apart(about.migrated) or waits.runs(about).outcome is Outcome.BROKEN
+    return [_one(about, id, check, fails) for id, check in _checks(about.migrated.size == 1)]
 
 
 def nothing(processes: int, why: str) -> list[Promise]:
@@ -56,15 +57,15 @@ def _checks(alone: bool) -> list[tuple[str, Callable[[About], Promise]]]:
     return checks
 
 
-def _one(about: About, id: str, check: Callable[[About], Promise]) -> Promise:
+def _one(about: About, id: str, check: Callable[[About], Promise], fails: bool) -> Promise:
+    """One promise. `fails`: the migrated run neither comes to its end nor is ended after enough steps."""
     promise = check(about)
     if promise.outcome is Outcome.UNTESTABLE:
         return promise
     if id in _WHOLE and not about.migrated.sound and (promise.outcome is Outcome.HELD or _incomplete(id, promise)):
         return about.untestable(id, "the migrated run did not finish")
     if promise.outcome is Outcome.HELD:
-        fails = id in _UP_TO_THERE and not promise.absent and _fails(about)
-        return _as_far(about, promise) if fails else promise
+        return _as_far(about, promise) if fails and id in _UP_TO_THERE and not promise.absent else promise
     if id in (*_FIGURES, "numbers", "checkpoints") and about.unstable.weights:
         return about.untestable(id, "two runs of the original itself differ")
     if not about.exact and not about.alone and id in _AS_IS and "also prints it" not in promise.detail:
@@ -81,11 +82,6 @@ def _one(about: About, id: str, check: Callable[[About], Promise]) -> Promise:
     if id == "samples" and about.by_nature():
         return about.untestable(id, about.by_nature())
     return promise
-
-
-def _fails(about: About) -> bool:
-    """The migrated run neither comes to its end nor is ended after enough steps."""
-    return waits.fell_apart(about.migrated) or waits.runs(about).outcome is Outcome.BROKEN
 
 
 def _as_far(about: About, promise: Promise) -> Promise:

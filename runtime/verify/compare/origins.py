@@ -170,5 +170,4 @@ def _read(node: ast.AST) -> list[str]:
     called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     names.sort(key=lambda n: (n.lineno, n.col_offset))
-    roots = {id(n) for n in names if id(n) in called}
-    return list(dict.fromkeys(n.id for n in names if id(n) not in roots))
+    return list(dict.fromkeys(n.id for n in names if id(n) not in called))
