@@ -25,6 +25,7 @@ from .engine.layout import (
     held,
     holds_chosen,
     holds_figure,
+    inner,
     join,
     join_all,
     parts,
@@ -50,6 +51,9 @@ class LoopLayouts:
     def __init__(self, unit: Unit, loop: cst.CSTNode, walk: Interpreter) -> None:
         self.unit, self._walk = unit, walk
         self._inside = set(descendants(loop))
+        self._asked: dict[cst.BaseExpression, Layout] = {}
+        """What expressions give that the walk did not come to: the code behind them is gone through once, for all that
+        ask."""
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
@@ -143,11 +147,13 @@ class LoopLayouts:
         """What an expression of the loop gives, or one of a function that it calls."""
         found = self._walk.held.get(node)
         found = found if found is not None else self._walk.within.get(node)
-        return found if found is not None else self._walk.value(node, self.unit_of(node))
+        return found if found is not None else inner(self.container(node))
 
     def container(self, node: cst.BaseExpression) -> Layout:
         """What an expression of the loop gives: of a container, also what is known of how many elements it has."""
-        return self._walk.container(node, self.unit_of(node))
+        if node not in self._asked:
+            self._asked[node] = self._walk.container(node, self.unit_of(node))
+        return self._asked[node]
 
     def counts_chosen(self, node: cst.BaseExpression) -> bool:
         """Whether some of the batch's rows, chosen by what is in them, are in an expression: it may count them."""
@@ -196,7 +202,7 @@ class ProgramLayouts:
                 rows.update(walk.seeds.rows)
             self._elsewhere = Interpreter(self._state, self._reach, Seeds(rows, models=True))
         if node not in self._outside:
-            self._outside[node] = self._elsewhere.copied().value(node, unit)
+            self._outside[node] = self._elsewhere.copied(beside=True).value(node, unit)
         return self._outside[node]
 
     def _loops(self) -> Iterator[cst.For | cst.While | cst.CompFor]:

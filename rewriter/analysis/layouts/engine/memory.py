@@ -116,13 +116,16 @@ class Memory(ABC):
     def __post_init__(self) -> None:
         self.constants = constants_of(self.state)
 
-    def copied(self: Walk) -> Walk:
-        """The same walk, so far: what one goes through from here, the other knows nothing of."""
+    def copied(self: Walk, *, beside: bool = False) -> Walk:
+        """The same walk, so far: what one goes through from here, the other knows nothing of. ``beside``: but for what
+        is set outside of what is asked, which is looked up once for all of them."""
         made = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, (dict, list)):
                 setattr(made, name, copy(value))
         made.fed = {call: [*layouts] for call, layouts in self.fed.items()}
+        if beside:
+            made._looked_up = self._looked_up
         return made
 
     @property
