@@ -109,8 +109,11 @@ def reshaped(
     return rows
 
 
-def shaped_as(rows: Shard, other: Shard, node: cst.CSTNode) -> Layout:
-    """``target.view_as(guess)``, ``target.expand_as(guess)``: rows in the shape of others."""
+def shaped_as(rows: Shard | Replicated, other: Shard, how: Reshape, node: cst.CSTNode) -> Layout:
+    """``target.view_as(guess)``, ``places.expand_as(guess)``: rows, or a value for each, in the shape of others."""
+    if isinstance(rows, Replicated):
+        repeats = how.how == "expand" and not other.merged
+        return Shard(other.dim, other.rank, other.least) if repeats else _lost(node)
     if rows.merged or other.merged or rows.dim != other.dim:
         return _lost(node)
     return replace(rows, rank=other.rank, least=other.least)
