@@ -81,3 +81,45 @@ def test_the_length_of_a_list_that_changes_is_no_constant(line: str, check_noop:
 def test_what_is_computed_anew_after_the_training_is_no_figure_of_a_step(result: Callable[..., FileResult]) -> None:
     file = result(SCRIPT.format(**PLAIN))
     assert [trait.name for trait in file.traits if trait.kind == "figure"] == []
+
+
+STATES = """\
+import torch
+from torch import nn
+
+
+class Attends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 6)
+        self.read = nn.LSTM(6, 5, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(10, 2)
+
+    def forward(self, rows):
+        found, (last, _) = self.read(self.words(rows))
+        asked = {asked}
+        weights = torch.softmax(torch.bmm(found, asked).squeeze(2), 1)
+        return self.out(torch.bmm(found.transpose(1, 2), weights.unsqueeze(2)).squeeze(2))
+
+
+rows, labels = torch.randint(20, (6, 4)), torch.randint(2, (6,))
+model = Attends()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(50):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(rows), labels)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_view_that_mixes_rows_is_the_reason_and_its_remedy_leads_on(
+    migrated: Migrated, result: Callable[..., FileResult]
+) -> None:
+    """The states of both directions come first: the view puts those of two rows into one. It was said of a product
+    further down that something is not known."""
+    (told,) = result(STATES.format(asked="last.view(-1, 10, 1)")).diagnoses
+    assert "joins rows in different orders, as an earlier view or reshape has merged" in told.message
+    assert "x.transpose(0, 1).reshape(...)" in told.remedy
+    text = migrated(STATES.format(asked="last.transpose(0, 1).reshape(-1, 10, 1)"))
+    assert "rows, labels = accelerator.shard_batch((rows, labels))\n" in text

@@ -161,6 +161,16 @@ def _flat(rows: Shard) -> Shard:
     return replace(rows, dim=0, rank=1, least=0, merged=rows.merged or rows.dim > 0)
 
 
+def reordered(node: cst.CSTNode) -> Unclear:
+    """Rows meet others that lie at a stride, or several of them are in one."""
+    return Unclear(
+        "it joins rows in different orders, as an earlier view or reshape has merged another dimension with that of "
+        "the rows on one side",
+        node,
+        remedy="put the rows first before that view or reshape: x.transpose(0, 1).reshape(...)",
+    )
+
+
 def _changed(rank: int | None, by: int) -> int | None:
     return rank + by if rank is not None else None
 
@@ -270,9 +280,12 @@ def _takes_all(part: cst.BaseSlice) -> bool:
 
 def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> Layout:
     """The layout of a product of two tensors, of which at least one has rows."""
+    lost = next((one for one in (left, right) if isinstance(one, Unclear)), None)
+    if lost is not None:
+        return lost
     if isinstance(left, Shard) and isinstance(right, Shard):
         if left.merged != right.merged:
-            return Unclear("it joins rows in different orders", node)
+            return reordered(node)
         known = (left.rank or 0) > 2 or (right.rank or 0) > 2
         if left.dim == right.dim and (batched or (known and left.dim == 0)):
             return left if left.rank is not None else right
