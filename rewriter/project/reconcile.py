@@ -92,7 +92,7 @@ def _with_traits(shown: list[FileResult], results: Sequence[tuple[Program, Resul
     return [f._replace(traits=(*f.traits, *more[f.source.path])) if f.source.path in more else f for f in shown]
 
 
-_BY_NATURE = ("statistics", "noise", "transforms", "alike", "reseeded")
+_BY_NATURE = ("statistics", "noise", "anew", "transforms", "alike", "reseeded")
 
 
 def together(one: FileResult, other: FileResult) -> FileResult | None:

@@ -50,6 +50,12 @@ def expectations(result: Result) -> Iterator[str]:
     yield from _alike(by_kind, where)
     if found := by_kind.get("noise"):
         yield f"{_named(found, where)}: each process draws its own noise for its own rows."
+    if found := by_kind.get("anew"):
+        yield (
+            f"{_named(found, where)}: made anew in each forward pass. Each process draws other weights for it, which "
+            "no optimizer trains: results differ from those of one process, as with noise. To train the layer, make it "
+            "in __init__."
+        )
     if found := by_kind.get("transforms"):
         yield f"{_named(found, where)}: each process draws its own random transforms."
     if found := by_kind.get("length"):

@@ -260,10 +260,19 @@ class ConstantValues:
             return each_of(ending, self._values(unit, plain[-1], given))
         if name == "os.path.basename" and plain:
             return each_of(last_part, self._values(unit, plain[0], given))
+        if name == "builtins.len" and len(plain) == 1:
+            return self._length(unit, plain[0])
         if method_name(call) == "endswith" and isinstance(call.func, cst.Attribute) and len(plain) == 1:
             texts, ends = self._values(unit, call.func.value, given), self._values(unit, plain[0], given)
             return each_of(lambda end: each_of(lambda text: ends_in(text, end), texts), ends)
         return self._helped(unit, call, given)
+
+    def _length(self, unit: Unit, node: cst.BaseExpression) -> Values:
+        """How many elements a list or a tuple has that is written out."""
+        entries = self._written.entries(unit, node)
+        if entries is None or not all(entry.certain and isinstance(entry.key, int) for entry in entries):
+            return None
+        return frozenset({len(entries)})
 
     def _helped(self, unit: Unit, call: cst.Call, given: Given) -> Values:
         """What a function of the program returns that does nothing else."""

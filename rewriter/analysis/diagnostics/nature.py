@@ -31,8 +31,8 @@ def nature(
     names: Names, facts: ModuleFacts, whole: Container[cst.CSTNode] = (), unbuilt: Container[cst.Call] = ()
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
-    Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``transforms``, ``length``,
-    ``early-length``, ``steps``, ``cadence``, ``long-cadence``, ``interval``, ``limit``, ``rate``, ``bar``,
+    Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``anew``, ``transforms``,
+    ``length``, ``early-length``, ``steps``, ``cadence``, ``long-cadence``, ``interval``, ``limit``, ``rate``, ``bar``,
     ``rows-done``, ``running``, ``figure``, ``alike``, ``reseeded``, ``mac``, ``gpu``, ``cuda``,
     ``numbered``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.

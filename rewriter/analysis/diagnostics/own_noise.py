@@ -11,19 +11,21 @@ from ...facts.roles import Role
 from ...facts.torch_api import randomness
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import State, Unit
+from ..dataflow.values import State, Unit, origins
 from ..effects.unused_code import may_run
 from ..syntax.nodes import dotted, keyword
 from ..training.draws import drawn
 from ..training.row_code import run_for_rows
 from ..training.training import Training, without_gradient
+from ..training.weights import draws_weights
 from .nature import by_nature
 
 
 def own_noise(state: State, unit: Unit, reach: Reach, training: Training, *, by_hand: bool) -> Iterator[Count]:
     """
     The calls in a module that draw such numbers, and those that make a layer which does: ``torch.randn_like`` of a
-    sampler, the dropout of an LSTM. Not what is named by itself (``by_nature``).
+    sampler, the dropout of an LSTM. Not what is named by itself (``by_nature``). Kind ``anew``: a layer that each
+    forward pass makes for itself, with weights that it draws.
 
     ``by_hand``: batches are made by hand, and cut into shards. What the training itself draws may be in them.
     """
@@ -31,7 +33,9 @@ def own_noise(state: State, unit: Unit, reach: Reach, training: Training, *, by_
     if by_hand:
         noise = {node for node in noise if node in unit.names.parents and _in_model(unit, reach, node)}
     for call in unit.names.calls:
-        if call in noise:
+        if _is_made_anew(state, unit, reach, call):
+            yield Count(call, "anew", method_name(call))
+        elif call in noise:
             name = dotted(call.func)
             yield Count(call, "noise", name if name.startswith("torch.") else method_name(call))
         elif call in state.calls and by_nature(call) is None and may_run(unit, reach, call):
@@ -69,6 +73,16 @@ def _in_model(unit: Unit, reach: Reach, call: cst.CSTNode) -> bool:
     """Whether a call runs in the forward pass of a model."""
     methods = (k.method("forward") for u in reach.units for k in u.classes.values() if k.role is Role.MODEL)
     return any(unit.names.function(call) in reach.below(m.node) for m in methods if m is not None)
+
+
+def _is_made_anew(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
+    """Whether a forward pass makes a layer for itself alone, with weights that are drawn: ``nn.Linear(4, 4)(x)``."""
+    parent = unit.names.parents.get(call)
+    alone = isinstance(parent, cst.Call) and parent.func is call
+    if not alone or call not in state.calls or not _in_model(unit, reach, call) or not may_run(unit, reach, call):
+        return False
+    made = origins(state.calls[call].result, Role.MODEL)
+    return any(model.node is call and draws_weights(state, model) for model in made)
 
 
 def _is_noise(state: State, call: cst.Call) -> bool:

@@ -18,7 +18,7 @@ from ..dataflow.open_modes import may_write
 from ..dataflow.solver import Slot
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import Function, State, Unit, Unknown, origins
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
@@ -163,7 +163,9 @@ class _FiguresOf:
         for name in self.shown:
             binding = self.unit.names.binding(name) if name not in self.inside and name.value not in told else None
             after = binding is not None and self.unit.names.order(name) > self.unit.names.end(self.loop)
-            own = binding is not None and any(d in self.inside for d in _set(self.unit, binding))
+            own = binding is not None and any(
+                d in self.inside and d in unshadowed(self.unit.names, binding, name) for d in _set(self.unit, binding)
+            )
             if after and own and self._is_own(name):
                 told.add(name.value)
                 yield Count(name, "figure", name.value)

@@ -37,7 +37,7 @@ def makes_weights(state: State, model: Origin, seen: frozenset[Origin] = frozens
 
 def draws_weights(state: State, model: Origin, seen: frozenset[Origin] = frozenset()) -> bool:
     """Whether a layer of torch's own, with weights that it draws, is made where a module is made."""
-    if model.qualified.startswith("torch.nn.") and not questions.is_bare(model.qualified):
+    if model.qualified.startswith("torch.nn.") and not questions.begins_constant(model.qualified):
         return True
     klass = state.klass.get(model)
     roots = [model.node] if klass is None else [one.node for one in klass.lineage()]

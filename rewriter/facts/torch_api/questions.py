@@ -123,6 +123,12 @@ def is_bare(name: str) -> bool:
     return transfer(name, training.Criterion) is not None or (found is not None and (found.bare or _contains(found)))
 
 
+def begins_constant(name: str) -> bool:
+    """Whether nothing draws the weights of a class of modules: it has none, or they begin as ones and zeros."""
+    found = transfer(name, training.ModelClass)
+    return is_bare(name) or (found is not None and found.constant)
+
+
 def contains_modules(name: str) -> bool:
     """Whether a class of modules contains others, and has no parameters but theirs."""
     found = transfer(name, training.ModelClass)
@@ -231,6 +237,12 @@ def is_tensor_type(name: str) -> bool:
 def creates(name: str) -> bool:
     """Whether a call makes a tensor of values that are known."""
     return transfer(name, tensors.Create) is not None
+
+
+def asks_shape_alone(name: str) -> bool:
+    """Whether a call asks one of its arguments for its shape or its type alone: ``mask.expand_as(rows)``."""
+    found = transfer(name, tensors.Reshape) or transfer(name, tensors.Pointwise)
+    return found is not None and bool(found.shape_only)
 
 
 def _takes_shape(name: str) -> bool:

@@ -10,7 +10,7 @@ from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import row, transfer
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.calls import method_of
-from ...dataflow.values import Bound, Function, State, Unit, origins
+from ...dataflow.values import Bound, External, Function, State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.nodes import dotted, keyword
 
@@ -85,7 +85,7 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
     record = state.calls.get(value)
     if record is None or origins(record.result, *(role for role in Role if role not in _OF_TENSORS)):
         return False
-    for name in outside_names(record):
+    for name in _applied(state, value) or outside_names(record):
         if randomness.splits(name) is not None:  # `train_test_split(x, y)` gives parts of each
             return any(is_data(state, unit, arg.value, seen) for arg in value.args if arg.keyword is None)
         found = row(name)
@@ -106,6 +106,14 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
         return True
     found = row(f"torch.Tensor.{method_name(value)}")
     return found is not None and isinstance(found.transfer, _OF_DATA) and is_data(state, unit, value.func.value, seen)
+
+
+def _applied(state: State, call: cst.Call) -> list[str]:
+    """The outside functions that make each entry of ``map(torch.tensor, columns)``."""
+    if outside_names(state.calls[call]) != ["builtins.map"] or not call.args:
+        return []
+    handed = state.values.get(call.args[0].value)
+    return [t.qualified for t in handed.things if isinstance(t, External)] if handed is not None else []
 
 
 _OF_TENSORS = (Role.BATCH, Role.OUTPUT, Role.LOSS, Role.LOCAL, Role.CHECKPOINT)

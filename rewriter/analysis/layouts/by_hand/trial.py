@@ -123,7 +123,7 @@ class Trial:
                 continue  # a finding says where a loss that may be chosen is none of its rows
             if isinstance(layout, Unclear):
                 place = self.reach.unit_of(layout.node, record.unit)
-                return Obstacle(place, layout.node, layout.reason), layout.whole
+                return Obstacle(place, layout.node, layout.reason, remedy=layout.remedy), layout.whole
             return Obstacle(record.unit, record.node, "this loss is no mean and no sum over the rows of a batch"), None
         return None
 

@@ -96,7 +96,11 @@ class Calls(Models):
 
     def _given(self, node: cst.Call) -> Arguments:
         unit, frame = self._unit, self._frame
-        given = Arguments(node, lambda name, position: self.constants.argument(unit, node, name, position, frame))
+        given = Arguments(
+            node,
+            lambda name, position: self.constants.argument(unit, node, name, position, frame),
+            lambda value: self.constants.of(unit, value, frame),
+        )
         for arg in node.args:
             layout = self._eval(arg.value)
             if arg.star == "*" and isinstance(layout, Several):
@@ -128,7 +132,7 @@ class Calls(Models):
         method = f"torch.Tensor.{name}"
         if base is not None and row(method) is not None and not any(hasattr(kind, name) for kind in _CONTAINERS):
             base = only_tensor(base)
-        tensor = base is not None and varies(base)
+        tensor = base is not None and (varies(base) or questions.asks_shape_alone(method))
         if tensor:
             given.base = base
         handed = [one for layout in (*given.layouts(), base or REPLICATED) for one in parts(layout)]

@@ -177,6 +177,8 @@ class Unclear(Layout):
     """It is computed from the number of rows, and from nothing else that differs."""
     figure: bool = False
     """It is what all rows make together, but for the largest or the smallest of them: a deviation, a norm, a median."""
+    remedy: str = field(default="", compare=False)
+    """What can be changed in the script, so that it can be said."""
 
 
 REPLICATED = Replicated()

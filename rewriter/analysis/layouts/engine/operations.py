@@ -89,8 +89,8 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return _along(operand, transfer, given)
     if isinstance(transfer, tensors.Reshape):
         like = [inner(given.plain[place][1]) for place in transfer.shape_only if place < len(given.plain)]
-        if like and isinstance(like[0], Shard) and isinstance(rows := inner(operand), Shard):
-            return shaped_as(rows, like[0], given.node)
+        if like and isinstance(like[0], Shard) and isinstance(rows := inner(operand), (Shard, Replicated)):
+            return shaped_as(rows, like[0], transfer, given.node)
         arguments = given.from_place(transfer.dim)
         nodes, sizes = [node for node, _ in arguments], [layout for _, layout in arguments]
         return mapped(
@@ -219,7 +219,7 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     if not isinstance(operand, Shard):
         return pointwise(others, given.node)
     asked = given.dimension(transfer.dim, transfer.keyword)
-    number = integer(asked) if asked is not None else transfer.default
+    number = given.number(asked) if asked is not None else transfer.default
     if number is None:
         return Unclear("along which dimension is not written", given.node)
     if position(operand, number) == operand.dim:
@@ -313,7 +313,7 @@ def _joined(operand: Layout, transfer: tensors.Concat, given: Arguments) -> Layo
     if not isinstance(held, Shard):
         return held
     asked = given.dimension(transfer.dim, transfer.keyword)
-    number = transfer.fixed if transfer.fixed is not None else (integer(asked) if asked is not None else 0)
+    number = transfer.fixed if transfer.fixed is not None else (given.number(asked) if asked is not None else 0)
     if number is None:
         return Unclear("along which dimension is not written", given.node)
     place = position(held, number)

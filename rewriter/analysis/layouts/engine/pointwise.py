@@ -28,6 +28,7 @@ from .layout import (
     varies,
     words_of,
 )
+from .shapes import reordered
 
 
 def masking(layout: Layout) -> Layout:
@@ -171,7 +172,7 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
         return one
     if isinstance(one, Shard) and isinstance(other, Shard):
         if one.merged != other.merged:
-            return Unclear("it joins rows in different orders", node)
+            return reordered(node)
         if one.rank is not None and other.rank is not None:
             if one.rank - one.dim != other.rank - other.dim:
                 return Unclear("it joins each row with each other row", node, joint=True)

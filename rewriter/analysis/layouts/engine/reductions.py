@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -31,7 +31,7 @@ from .layout import (
     varies,
 )
 from .pointwise import pointwise
-from .shapes import integer, integers, position
+from .shapes import integer, position
 
 
 def _without_rank(layout: Layout) -> Layout:
@@ -51,10 +51,12 @@ def after_reduction(operand: Layout, transfer: tensors.Reduce, given: Arguments)
         return operand if transfer.op in ("sum", "mean") else _nonlinear(given)
     if not isinstance(operand, Shard):
         return settled(operand, given.node) if varies(operand) else REPLICATED
-    if asked is not None and None in integers([asked]):
-        return Unclear("along which dimension is not written", given.node)
     if asked is not None:
-        kept = _beside(operand, asked, keepdim=keyword(given.node, "keepdim") is not None)
+        nodes = [e.value for e in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
+        numbers = [number for node in nodes if (number := given.number(node)) is not None]
+        if len(numbers) < len(nodes):
+            return Unclear("along which dimension is not written", given.node)
+        kept = _beside(operand, numbers, keepdim=keyword(given.node, "keepdim") is not None)
         if kept is not None:
             pair = transfer.gives == "value and index"
             return Several((kept, kept)) if pair else kept
@@ -82,13 +84,9 @@ def _nonlinear(given: Arguments) -> Unclear:
     return Unclear("it is a figure of the whole batch that is neither a mean nor a sum", given.node, joint=True)
 
 
-def _beside(rows: Shard, asked: cst.BaseExpression, keepdim: bool) -> Shard | None:
+def _beside(rows: Shard, numbers: Sequence[int], keepdim: bool) -> Shard | None:
     """The layout after a reduction along other dimensions than that of the rows; None where that is among them."""
-    nodes = [e.value for e in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
-    numbers = [integer(node) for node in nodes]
-    if any(number is None for number in numbers):
-        return None
-    places = {position(rows, number) for number in numbers if number is not None}
+    places = {position(rows, number) for number in numbers}
     if rows.dim in places:
         return None
     if keepdim:

@@ -109,8 +109,11 @@ def reshaped(
     return rows
 
 
-def shaped_as(rows: Shard, other: Shard, node: cst.CSTNode) -> Layout:
-    """``target.view_as(guess)``, ``target.expand_as(guess)``: rows in the shape of others."""
+def shaped_as(rows: Shard | Replicated, other: Shard, how: Reshape, node: cst.CSTNode) -> Layout:
+    """``target.view_as(guess)``, ``places.expand_as(guess)``: rows, or a value for each, in the shape of others."""
+    if isinstance(rows, Replicated):
+        repeats = how.how == "expand" and not other.merged
+        return Shard(other.dim, other.rank, other.least) if repeats else _lost(node)
     if rows.merged or other.merged or rows.dim != other.dim:
         return _lost(node)
     return replace(rows, rank=other.rank, least=other.least)
@@ -156,6 +159,16 @@ def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequenc
 
 def _flat(rows: Shard) -> Shard:
     return replace(rows, dim=0, rank=1, least=0, merged=rows.merged or rows.dim > 0)
+
+
+def reordered(node: cst.CSTNode) -> Unclear:
+    """Rows meet others that lie at a stride, or several of them are in one."""
+    return Unclear(
+        "it joins rows in different orders, as an earlier view or reshape has merged another dimension with that of "
+        "the rows on one side",
+        node,
+        remedy="put the rows first before that view or reshape: x.transpose(0, 1).reshape(...)",
+    )
 
 
 def _changed(rank: int | None, by: int) -> int | None:
@@ -267,9 +280,12 @@ def _takes_all(part: cst.BaseSlice) -> bool:
 
 def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> Layout:
     """The layout of a product of two tensors, of which at least one has rows."""
+    lost = next((one for one in (left, right) if isinstance(one, Unclear)), None)
+    if lost is not None:
+        return lost
     if isinstance(left, Shard) and isinstance(right, Shard):
         if left.merged != right.merged:
-            return Unclear("it joins rows in different orders", node)
+            return reordered(node)
         known = (left.rank or 0) > 2 or (right.rank or 0) > 2
         if left.dim == right.dim and (batched or (known and left.dim == 0)):
             return left if left.rank is not None else right

@@ -59,6 +59,8 @@ class ModelClass(NamedTuple):
     needed."""
     bare: bool = False
     """It has no parameters, whatever it is built with."""
+    constant: bool = False
+    """Its weights begin as ones and zeros: nothing draws them."""
     batch_first: int | None = None
     """Of a ``sequence``: the position of ``batch_first``; None if it is given by keyword only."""
     repeats: bool = False

@@ -92,6 +92,24 @@ def test_what_is_no_noise_of_the_training_is_not_named(parts: dict[str, str]) ->
     assert named(parts) == []
 
 
+ANEW = {
+    "called at once": ("x = nn.Linear(4, 4)(x)", ["Linear"]),
+    "in a layer that is": ("x = nn.Sequential(nn.ReLU(), nn.Linear(4, 4))(x)", ["Sequential"]),
+    "with constant weights": ("x = nn.LayerNorm(4)(x)", []),
+    "without weights": ("x = nn.Softmax(dim=-1)(x)", []),
+    "made once": ("x = self.out(x)", []),
+}
+
+
+@pytest.mark.parametrize(("forward", "names"), ANEW.values(), ids=ANEW)
+def test_a_layer_that_each_forward_pass_makes_anew_is_named(forward: str, names: list[str]) -> None:
+    """Each process draws other weights for it: nothing said so."""
+    text = SCRIPT.format(**{**PLAIN, "forward": forward})
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after
+    assert [trait.name for trait in file.traits if trait.kind == "anew"] == names
+
+
 BY_HAND = """\
 import torch
 from torch import nn
