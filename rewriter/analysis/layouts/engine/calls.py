@@ -33,6 +33,7 @@ from .layout import (
     ShardRow,
     ShardSize,
     Unclear,
+    WholeCount,
     across_rows,
     as_rows,
     held,
@@ -128,7 +129,7 @@ class Calls(Models):
         method = f"torch.Tensor.{name}"
         if base is not None and row(method) is not None and not any(hasattr(kind, name) for kind in _CONTAINERS):
             base = only_tensor(base)
-        tensor = base is not None and varies(base)
+        tensor = base is not None and (varies(base) or _is_sized_by_batch(method, given))
         if tensor:
             given.base = base
         handed = [one for layout in (*given.layouts(), base or REPLICATED) for one in parts(layout)]
@@ -303,6 +304,14 @@ class Calls(Models):
 def _is_one_row(layout: Layout) -> bool:
     """Whether what is drawn is a number, or has a written length, so that it is broadcast over rows."""
     return isinstance(layout, Made) and (not layout.sizes or isinstance(layout.sizes[0], cst.Integer))
+
+
+def _is_sized_by_batch(method: str, given: Arguments) -> bool:
+    """``token.expand(len(x), -1)``: what is the same on all processes gets as many rows as a batch has."""
+    shape = transfer(method, tensors.Reshape)
+    sizes = (ShardSize, WholeCount)
+    sized = any(isinstance(one, sizes) for layout in given.layouts() for one in parts(layout))
+    return shape is not None and shape.how in ("expand", "repeat") and sized
 
 
 def _is_shape(layouts: list[Layout]) -> bool:

@@ -301,6 +301,8 @@ def join(one: Layout, other: Layout) -> Layout:
             return a  # a state that is made anew before the first batch
         if isinstance(a, Partial) and a.op == "mean" and isinstance(b, Made):
             return a  # the mean of what all processes have is that: `loss = torch.zeros(1)`, and no term by an option
+    if not varies(one) and not varies(other):  # a list of graphs, or one
+        return join(inner(one), inner(other))
     return Mixed(one, other)
 
 

@@ -10,7 +10,7 @@ from ....facts.roles import Origin, Role
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row, transfer
 from ...dataflow.containers import members
-from ...dataflow.values import CallRecord, Function, origins
+from ...dataflow.values import CallRecord, Function, Mapping, origins
 from ..loss_arguments import built_with
 from .arguments import Arguments
 from .expressions import MOST
@@ -131,6 +131,9 @@ class Models(Functions):
             inside = [e.value for e in value.elements] if isinstance(value, (cst.List, cst.Tuple)) else [value]
             if arg.star and not isinstance(value, (cst.List, cst.Tuple)):
                 return self._any_order(made, arg, layout, given)
+            slot = self.state.values.get(value)
+            if any(isinstance(thing, Mapping) for thing in (slot.things if slot is not None else ())):
+                return self._any_order(made, arg, layout, given)  # `nn.Sequential(OrderedDict(...))`
             layers.extend(origins(self.state.values.get(one), Role.MODEL) for one in inside)
         for layer in layers:
             if not layer:
