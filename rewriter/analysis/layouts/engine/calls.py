@@ -40,6 +40,7 @@ from .layout import (
     inner,
     join,
     join_all,
+    of_mean,
     on_each_path,
     parts,
     settled,
@@ -68,6 +69,7 @@ class Calls(Models):
         name = method_name(node)
         base = self._eval(node.func.value) if isinstance(node.func, cst.Attribute) else None
         if name == "backward" and base is not None:
+            base = of_mean(base)
             self.backwards[node] = join(self.backwards[node], base) if node in self.backwards else base
             return REPLICATED
         if record is None:
@@ -80,7 +82,7 @@ class Calls(Models):
             self.fed.setdefault(node, []).extend(given.layouts())
             if self.seeds.models and any(has_rows(inner(layout)) for layout in given.layouts()):
                 return self._rows_for_rows(record, given)
-        functions = self.reach.called(node)
+        functions = self._run_by(record)
         if functions:
             return join_all(self._call(function, record, given) for function in functions)
         fields = () if any(arg.star for arg in node.args) else record_fields(self.state, record)

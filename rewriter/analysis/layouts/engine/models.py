@@ -48,7 +48,7 @@ class Models(Functions):
 
     def _rows_for_rows(self, record: CallRecord, given: Arguments) -> Layout:
         """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
-        functions = self.reach.called(record.node)
+        functions = self._run_by(record)
         fed, layer = any(map(holds_chosen, given.layouts())), self._is_layer(record)
         rows = [one for layout in given.layouts() for one in held(layout) if isinstance(one, Shard) and one.dim]
         reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""

@@ -576,6 +576,23 @@ def test_a_tensor_that_is_made_with_the_number_of_rows_has_rows_there(made: str,
     assert layouts(f"y = {made}", top)["y"] == after
 
 
+BY_OPTION = """\
+class Plain(nn.Module):
+    def forward(self, x):
+        return x.relu()
+
+class Forced(nn.Module):
+    def forward(self, x, wanted):
+        return wanted.relu()
+
+net = Plain() if plain else Forced()
+"""
+
+
+def test_a_call_runs_those_of_several_models_that_take_what_it_gives() -> None:
+    assert layouts("y = net(x)", BY_OPTION)["y"] == Shard(0, rank=3)
+
+
 def test_layers_that_are_collected_in_a_table() -> None:
     top = "from collections import OrderedDict\nlayers = OrderedDict()\nfor name in 'ab':\n    layers[name] = nn.ReLU()"
     assert layouts("y = net(x)", f"{top}\nnet = nn.Sequential(layers)")["y"] == Shard(0, rank=3)
