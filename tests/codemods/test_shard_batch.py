@@ -308,6 +308,59 @@ def test_columns_of_a_text_and_a_state_that_has_as_many_rows(migrated: Migrated)
     assert "words, following = window(text_shard, i)" in new
 
 
+def test_a_loss_that_is_on_one_path_of_what_all_processes_have_is_a_mean_there_too(migrated: Migrated) -> None:
+    loop = (
+        "for k in range(0, 100, 16):\n    loss = F.cross_entropy(model(x[k : k + 16]), y[k : k + 16])\n"
+        "    if k == 0:\n        loss = model[0].weight.pow(2).sum()"
+    )
+    new = migrated(script(loop))
+    assert "    accelerator.backward(loss)\n" in new and "accelerator.shard_batch(x[k : k + 16])" in new
+
+
+CELLS = """\
+class Layers(nn.Module):
+    def __init__(self, kind, depth):
+        super().__init__()
+        self.depth, self.cells = depth, nn.ModuleList([kind(8, 8) for _ in range(depth)])
+        self.out = nn.Linear(8, 50)
+
+    def forward(self, x, state):
+        h, c = state
+        new_h, new_c = [], []
+        for place, cell in enumerate(self.cells):
+            own_h, own_c = cell(x, (h[place], c[place]))
+            x = x + own_h
+            new_h += [own_h]
+            new_c += [own_c]
+        return self.out(x), (torch.stack(new_h), torch.stack(new_c))
+
+    def begin(self, rows):
+        return torch.zeros(self.depth, rows, 8), torch.zeros(self.depth, rows, 8)
+
+embed = nn.Embedding(50, 8)
+model = Layers(nn.LSTMCell, 2)
+"""
+
+
+def test_windows_of_a_text_by_narrow_and_a_state_of_several_layers_that_is_moved(migrated: Migrated) -> None:
+    """The number of columns has two names."""
+    top = (
+        "import argparse\noptions = argparse.ArgumentParser().parse_args()\n"
+        "rows = options.rows\n"
+        "def columns(data, n):\n    return data.narrow(0, 0, len(data) // n * n).view(n, -1).t().contiguous()\n\n"
+        "text = columns(torch.randint(50, (1000,)), rows)\n"
+    )
+    loop = (
+        "state = model.begin(options.rows)\nif options.cuda:\n    state = tuple(one.cuda() for one in state)\n"
+        "for i in range(text.size(0) // 5 - 1):\n    window = text.narrow(0, i * 5, 6)\n"
+        "    state, loss = tuple(one.detach() for one in state), 0\n    for t in range(5):\n"
+        "        scores, state = model(embed(window[t]), state)\n        loss += F.cross_entropy(scores, window[t + 1])"
+    )
+    new = migrated(script(loop, top, CELLS))
+    assert "text_shard = accelerator.shard_batch(text, dim=1)\nstate = model.begin(text_shard.size(1))\n" in new
+    assert "    window = text_shard.narrow(0, i * 5, 6)\n" in new
+
+
 def test_a_table_that_a_method_makes_and_two_states_for_its_rows(migrated: Migrated) -> None:
     text = migrated(
         dedent("""

@@ -9,7 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ..syntax.nodes import parameters, positional
+from ..syntax.nodes import FunctionNode, parameters, positional
 from .call_results import call_results
 from .callees import method_name
 from .containers import element, members
@@ -202,6 +202,19 @@ def escape(state: State, thing: Thing) -> None:
         method = klass.method(thing.name) if klass else None
         if method is not None:
             state.escape(method.node)
+
+
+def takes(function: FunctionNode, call: cst.Call, *, bound: bool = False) -> bool:
+    """Whether a function can be called with the arguments of a call; ``bound``: its first parameter is given."""
+    if any(arg.star for arg in call.args) or isinstance(function.params.star_arg, cst.Param):
+        return True
+    places = positional(function)[bound:]
+    plain = [arg for arg in call.args if arg.keyword is None]
+    given = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+    known = {param.name.value for param in parameters(function)}
+    asked = [*places[len(plain) :], *function.params.kwonly_params]
+    wanting = [p for p in asked if p.default is None and p.name.value not in given]
+    return len(plain) <= len(places) and not wanting and (given <= known or function.params.star_kwarg is not None)
 
 
 def argument_of(site: cst.Call, param: cst.Param, index: int) -> cst.Arg | None:

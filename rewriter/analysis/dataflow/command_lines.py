@@ -11,8 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.torch_api import process_calls
-from ..syntax.nodes import parameters, positional
-from .call_binding import Evaluate, EvaluatedCall
+from .call_binding import Evaluate, EvaluatedCall, takes
 from .registries import UNNAMED
 from .solver import Slot, Thing
 from .values import External, Function, State, Unit, Unknown
@@ -48,7 +47,7 @@ def offered(call: EvaluatedCall, qualified: str) -> None:
         return
     for function in call.unit.names.functions:
         if isinstance(function, cst.FunctionDef) and isinstance(call.unit.names.within[function].node, cst.Module):
-            if not chosen or _takes(function, call.node):
+            if not chosen or takes(function, call.node):
                 call.state.escape(function)
                 call.state.commands.add(function)
 
@@ -57,18 +56,6 @@ def _is_all(call: EvaluatedCall) -> bool:
     """Whether a call is a statement of the file itself, or of its main guard: nothing is made that is kept."""
     names = call.unit.names
     return isinstance(names.parents.get(call.node), cst.Expr) and isinstance(names.function(call.node), cst.Module)
-
-
-def _takes(function: cst.FunctionDef, call: cst.Call) -> bool:
-    """Whether a function can be called with the arguments of a call."""
-    if any(arg.star for arg in call.args) or isinstance(function.params.star_arg, cst.Param):
-        return True
-    places = positional(function)
-    plain = [arg for arg in call.args if arg.keyword is None]
-    given = {arg.keyword.value for arg in call.args if arg.keyword is not None}
-    known = {param.name.value for param in parameters(function)}
-    wanting = [p for p in places[len(plain) :] if p.default is None and p.name.value not in given]
-    return len(plain) <= len(places) and not wanting and (given <= known or function.params.star_kwarg is not None)
 
 
 def of_parser(call: EvaluatedCall, parser: str, name: str, result: Unknown) -> None:

@@ -207,7 +207,7 @@ class _NumberedLoop:
 def _chooses(method: str) -> bool:
     """Whether a method of a tensor reads or sets entries along a dimension."""
     selects = transfer(method, Reshape)
-    return transfer(method, AlongDim) is not None or (selects is not None and selects.how == "select")
+    return transfer(method, AlongDim) is not None or (selects is not None and selects.how in ("select", "narrow"))
 
 
 def _finding(node: cst.CSTNode, table: str, place: str, *, kept: bool, of_rows: bool) -> Finding:

@@ -12,7 +12,7 @@ from ...dataflow.call_binding import argument_of
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import outside_names
 from ...dataflow.values import State
-from ...syntax.definitions import bindings_value
+from ...syntax.definitions import bindings_value, plain_values
 from ...syntax.names import Names
 from ...syntax.nodes import dotted, positional
 from ...syntax.scopes import Binding
@@ -203,13 +203,10 @@ class Suggestions:
                 continue
             for made in self._made(binding)[-1:]:
                 if is_data(self.state, self.reach.unit_of(made, self.unit), made, set()):
-                    sizes = {
-                        text
-                        for call in nodes_in(made, cst.Call)
-                        for arg in call.args
-                        for n in elements_of(arg)
-                        for text in spelled(n)
-                    }
+                    asked = [n for call in nodes_in(made, cst.Call) for arg in call.args for n in elements_of(arg)]
+                    named = [n for n in asked if isinstance(n, cst.Name)]
+                    asked += [v for n in named for v in plain_values(self.unit.names, n) if dotted(v)]  # `bs = args.bs`
+                    sizes = {text for n in asked for text in spelled(n)}
                     yield binding, frozenset(sizes - {name for name in sizes if self._is_data_name(name)})
 
     def _made(self, binding: Binding) -> list[cst.BaseExpression]:
@@ -230,10 +227,15 @@ class Suggestions:
         return any(is_data(self.state, self.unit, value, set()) for value in values)
 
     def _is_argument(self, binding: Binding) -> bool:
-        """Whether windows of a variable are read: ``get_batch(train_data, i)``, ``data[i : i + steps]``."""
+        """Whether windows of a variable are read: ``get_batch(train_data, i)``, ``data[i : i + steps]``,
+        ``data.narrow(0, i, steps)``."""
         reads = self._reads(binding)
         around = [self.unit.names.parents.get(read) for read in reads]
         if any(isinstance(one, cst.Subscript) and isinstance(one.slice[0].slice, cst.Slice) for one in around):
+            return True
+        methods = [one.attr.value for one in around if isinstance(one, cst.Attribute)]
+        shapes = [transfer(f"torch.Tensor.{name}", tensors.Reshape) for name in methods]
+        if any(shape is not None and shape.how == "narrow" for shape in shapes):
             return True
         return any(
             getattr(getattr(function, "name", None), "value", "") != "forward"

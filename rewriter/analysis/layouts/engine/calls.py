@@ -33,12 +33,14 @@ from .layout import (
     ShardRow,
     ShardSize,
     Unclear,
+    WholeCount,
     across_rows,
     as_rows,
     held,
     inner,
     join,
     join_all,
+    of_mean,
     on_each_path,
     parts,
     settled,
@@ -67,6 +69,7 @@ class Calls(Models):
         name = method_name(node)
         base = self._eval(node.func.value) if isinstance(node.func, cst.Attribute) else None
         if name == "backward" and base is not None:
+            base = of_mean(base)
             self.backwards[node] = join(self.backwards[node], base) if node in self.backwards else base
             return REPLICATED
         if record is None:
@@ -79,7 +82,7 @@ class Calls(Models):
             self.fed.setdefault(node, []).extend(given.layouts())
             if self.seeds.models and any(has_rows(inner(layout)) for layout in given.layouts()):
                 return self._rows_for_rows(record, given)
-        functions = self.reach.called(node)
+        functions = self._run_by(record)
         if functions:
             return join_all(self._call(function, record, given) for function in functions)
         fields = () if any(arg.star for arg in node.args) else record_fields(self.state, record)
@@ -132,7 +135,8 @@ class Calls(Models):
         method = f"torch.Tensor.{name}"
         if base is not None and row(method) is not None and not any(hasattr(kind, name) for kind in _CONTAINERS):
             base = only_tensor(base)
-        tensor = base is not None and (varies(base) or questions.asks_shape_alone(method))
+        shaped = questions.asks_shape_alone(method) or _is_sized_by_batch(method, given)
+        tensor = base is not None and (varies(base) or shaped)
         if tensor:
             given.base = base
         handed = [one for layout in (*given.layouts(), base or REPLICATED) for one in parts(layout)]
@@ -307,6 +311,14 @@ class Calls(Models):
 def _is_one_row(layout: Layout) -> bool:
     """Whether what is drawn is a number, or has a written length, so that it is broadcast over rows."""
     return isinstance(layout, Made) and (not layout.sizes or isinstance(layout.sizes[0], cst.Integer))
+
+
+def _is_sized_by_batch(method: str, given: Arguments) -> bool:
+    """``token.expand(len(x), -1)``: what is the same on all processes gets as many rows as a batch has."""
+    shape = transfer(method, tensors.Reshape)
+    sizes = (ShardSize, WholeCount)
+    sized = any(isinstance(one, sizes) for layout in given.layouts() for one in parts(layout))
+    return shape is not None and shape.how in ("expand", "repeat") and sized
 
 
 def _is_shape(layouts: list[Layout]) -> bool:

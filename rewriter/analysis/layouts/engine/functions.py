@@ -7,8 +7,10 @@ from types import MappingProxyType
 
 import libcst as cst
 
+from ....facts.roles import Role
+from ...dataflow.call_binding import takes
 from ...dataflow.constant_values import Given
-from ...dataflow.values import CallRecord, Function, Klass, State, Unit
+from ...dataflow.values import CallRecord, Function, Klass, State, Unit, origins
 from ...syntax.nodes import FunctionNode, is_none, parameters, positional
 from .arguments import Arguments
 from .expressions import Expressions
@@ -46,6 +48,15 @@ class Functions(Expressions):
         constants = {} if through else self.constants.handed(function, record, self._frame)
         plain, named = [layout for _, layout in given.plain], {k: v for k, (_, v) in given.named.items()}
         return self._run(known, plain, named, method, constants)
+
+    def _run_by(self, record: CallRecord) -> list[FunctionNode]:
+        """The functions that a call runs: of several models by option, those that take what it gives."""
+        functions = self.reach.called(record.node)
+        if not origins(self.state.values.get(record.node.func), Role.MODEL):
+            return functions
+        units = [(function, self.reach.unit(function)) for function in functions]
+        fit = [one for one, unit in units if takes(one, record.node, bound=is_method(unit, one))]
+        return fit or functions
 
     def _run(
         self, function: Function, plain: list[Layout], named: dict[str, Layout], method: bool, constants: Given = _NONE

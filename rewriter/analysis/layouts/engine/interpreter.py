@@ -29,6 +29,7 @@ from .layout import (
     Unclear,
     across_rows,
     inner,
+    join,
     join_all,
     varies,
 )
@@ -216,7 +217,11 @@ class Interpreter(Calls):
                 here = self._returned, self._yielded, self._before_turns
                 self._returned, self._yielded, self._before_turns = [], [], True
                 with self._counted_apart():
-                    self._looked_up[binding] = join_all(self._defined(binding, d, unit) for d in binding.definitions)
+                    found: Layout = NEUTRAL
+                    for definition in binding.definitions:  # `state = state.cuda()` makes it of what it was before
+                        found = join(found, self._defined(binding, definition, unit))
+                        self._looked_up[binding] = found if found != NEUTRAL else REPLICATED
+                    self._looked_up[binding] = found
                 self._returned, self._yielded, self._before_turns = here
                 if self._looked_up[binding] == NEUTRAL and not _only_adds(binding, unit):
                     self._looked_up[binding] = REPLICATED

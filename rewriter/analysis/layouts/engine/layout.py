@@ -303,6 +303,8 @@ def join(one: Layout, other: Layout) -> Layout:
             return a  # a state that is made anew before the first batch
         if isinstance(a, Partial) and a.op == "mean" and isinstance(b, Made):
             return a  # the mean of what all processes have is that: `loss = torch.zeros(1)`, and no term by an option
+    if not varies(one) and not varies(other):  # a list of graphs, or one
+        return join(inner(one), inner(other))
     return Mixed(one, other)
 
 
@@ -373,6 +375,15 @@ class Mixed(Layout):
 
     one: Layout
     other: Layout
+
+
+def of_mean(layout: Layout) -> Layout:
+    """A mean over the rows, or on another path what all processes have, as that mean: of what is the same on all of
+    them the mean is that."""
+    found = list(held(layout))
+    means = [one for one in found if isinstance(one, Partial) and one.op == "mean"]
+    alike = all(isinstance(one, Replicated) for one in found if one not in means)
+    return join_all(means) if means and alike and isinstance(layout, Mixed) else layout
 
 
 def settled(layout: Layout, node: cst.CSTNode) -> Layout:

@@ -10,7 +10,7 @@ from ....facts.roles import Origin, Role
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row, transfer
 from ...dataflow.containers import members
-from ...dataflow.values import CallRecord, Function, origins
+from ...dataflow.values import CallRecord, Function, Mapping, origins
 from ..loss_arguments import built_with
 from .arguments import Arguments
 from .expressions import MOST
@@ -48,7 +48,7 @@ class Models(Functions):
 
     def _rows_for_rows(self, record: CallRecord, given: Arguments) -> Layout:
         """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
-        functions = self.reach.called(record.node)
+        functions = self._run_by(record)
         fed, layer = any(map(holds_chosen, given.layouts())), self._is_layer(record)
         rows = [one for layout in given.layouts() for one in held(layout) if isinstance(one, Shard) and one.dim]
         reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""
@@ -131,6 +131,9 @@ class Models(Functions):
             inside = [e.value for e in value.elements] if isinstance(value, (cst.List, cst.Tuple)) else [value]
             if arg.star and not isinstance(value, (cst.List, cst.Tuple)):
                 return self._any_order(made, arg, layout, given)
+            slot = self.state.values.get(value)
+            if any(isinstance(thing, Mapping) for thing in (slot.things if slot is not None else ())):
+                return self._any_order(made, arg, layout, given)  # `nn.Sequential(OrderedDict(...))`
             layers.extend(origins(self.state.values.get(one), Role.MODEL) for one in inside)
         for layer in layers:
             if not layer:

@@ -83,9 +83,7 @@ def reshaped(
         place = position(rows, first)
         if place == rows.dim:
             return rows if rows.dim == 0 else Unclear("the dimension of the rows is left out", node)
-        return replace(
-            rows, dim=rows.dim - (place < rows.dim), rank=_changed(rows.rank, -1), least=max(rows.least - 1, 0)
-        )
+        return _without(rows, place)
     if how.how == "unsqueeze":
         if first is None:
             return Unclear("where a dimension is put in is not written", node)
@@ -105,8 +103,14 @@ def reshaped(
     if how.how == "split":
         return Each(replace(rows, rank=None)) if first is not None or rows.dim else _lost(node)
     if how.how == "select":
-        return replace(rows, rank=None, least=0) if first is not None else _lost(node)
-    return rows
+        return _without(rows, position(rows, first)) if first is not None else _lost(node)
+    return rows if first is not None or how.how != "narrow" else _lost(node)
+
+
+def _without(rows: Shard, place: int) -> Shard:
+    """Rows with another dimension left out."""
+    dim, least = rows.dim - (place < rows.dim), max(rows.least - 1, 0)
+    return replace(rows, dim=dim, rank=_changed(rows.rank, -1), least=least)
 
 
 def shaped_as(rows: Shard | Replicated, other: Shard, how: Reshape, node: cst.CSTNode) -> Layout:
@@ -228,6 +232,9 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
         return value
     if isinstance(value, (Partial, Unclear)):
         return value
+    if isinstance(value, Whole):  # of a state with several layers that of one
+        held = _of_rows(Shard(value.dim), index, layouts, node) if value.dim is not None else None
+        return replace(value, dim=held.dim) if isinstance(held, Shard) else replace(_lost(node), whole=value)
     return _lost(node)
 
 

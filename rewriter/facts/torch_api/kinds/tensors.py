@@ -56,6 +56,7 @@ class Reshape(NamedTuple):
         "interleave",
         "split",
         "select",
+        "narrow",
         "flip",
     ] = "view"
     dim: int | None = None

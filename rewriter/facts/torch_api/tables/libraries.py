@@ -264,6 +264,7 @@ ROWS: Table = {
     "matplotlib.pyplot.imread": ("read", {}),
     # tables and other files
     "scipy.io.savemat": ("write", {"path": 0, "data": 1}),
+    "scipy.sparse.save_npz": ("write", {"path": 0, "data": 1}),
     "joblib.dump": ("write", {"path": 1, "data": 0}),
     "dill.dump": ("write", {"path": 1, "data": 0}),
     "yaml.dump": ("write", {"path": 1, "data": 0}),
@@ -296,6 +297,7 @@ ROWS: Table = {
     "pandas.read_excel": ("read", {}),
     "joblib.load": ("read", {}),
     "scipy.io.loadmat": ("read", {}),
+    "scipy.sparse.load_npz": ("read", {}),
     "yaml.load": ("read", {}),
     "yaml.safe_load": ("read", {}),
     "toml.load": ("read", {}),

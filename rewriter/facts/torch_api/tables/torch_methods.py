@@ -192,7 +192,7 @@ ROWS: Table = {
     "torch.Tensor.chunk": ("reshape", {"how": "split", "dim": 1}),
     "torch.Tensor.unbind": ("reshape", {"how": "split", "dim": 0}),
     "torch.Tensor.select": ("reshape", {"how": "select", "dim": 0}),
-    "torch.Tensor.narrow": ("reshape", {"how": "select", "dim": 0}),
+    "torch.Tensor.narrow": ("reshape", {"how": "narrow", "dim": 0}),
     "torch.Tensor.flip": ("reshape", {"how": "flip", "dim": 0}),
     "torch.Tensor.unfold": ("opaque", {"why": "rows and columns have an influence on which values stay"}),
     "torch.Tensor.diag": ("opaque", {"why": "rows and columns have an influence on which values stay"}),

@@ -153,7 +153,7 @@ ROWS: Table = {
     "torch.chunk": ("reshape", {"how": "split", "dim": 2}),
     "torch.unbind": ("reshape", {"how": "split", "dim": 1}),
     "torch.select": ("reshape", {"how": "select", "dim": 1}),
-    "torch.narrow": ("reshape", {"how": "select", "dim": 1}),
+    "torch.narrow": ("reshape", {"how": "narrow", "dim": 1}),
     "torch.flip": ("reshape", {"how": "flip", "dim": 1}),
     "torch.diag": ("opaque", {"why": "rows and columns have an influence on which values stay"}),
     "torch.diagonal": ("opaque", {"why": "rows and columns have an influence on which values stay"}),

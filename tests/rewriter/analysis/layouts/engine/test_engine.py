@@ -218,6 +218,20 @@ def test_transposed(call: str, dim: int) -> None:
     assert layouts(f"y = {call}", rows=Shard(0, rank=2))["y"] == Shard(dim, rank=2)
 
 
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("x.select(0, step)", Shard(0, rank=2)),
+        ("x.select(2, 0)", Shard(1, rank=2)),
+        ("x.narrow(0, step, 5)", Shard(1, rank=3)),
+        ("torch.narrow(x, 0, step, 5)", Shard(1, rank=3)),
+    ],
+)
+def test_one_place_or_a_window_of_another_dimension(call: str, after: Shard) -> None:
+    """One place leaves its dimension out, a window keeps it."""
+    assert layouts(f"y = {call}", rows=Shard(1, rank=3))["y"] == after
+
+
 @pytest.mark.parametrize("size", ["n * 2", "2 * n", "n // 2", "n / 2"])
 def test_what_is_counted_in_rows(size: str) -> None:
     assert layouts(f"n = x.size(0)\ny = {size}")["y"] == ShardSize()
@@ -551,12 +565,51 @@ def test_filter_chooses_rows() -> None:
         ("Kind(x.size(0))", Shard(0, 1)),
         ("torch.FloatTensor(4, x.size(0)).uniform_()", Shard(1, 2)),
         ("Kind(x)", Shard(0, 3)),
+        ("token.expand(len(x), -1)", Shard(0, 2)),
+        ("token.repeat(1, x.size(0), 1)", Shard(1, 3)),
     ],
 )
 def test_a_tensor_that_is_made_with_the_number_of_rows_has_rows_there(made: str, after: Shard) -> None:
     """What else the call is given is no size: a value, a bound, a mean."""
     top = "import numpy as np\nKind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor"
+    top += "\ntoken = nn.Parameter(torch.randn(1, 4))"
     assert layouts(f"y = {made}", top)["y"] == after
+
+
+BY_OPTION = """\
+class Plain(nn.Module):
+    def forward(self, x):
+        return x.relu()
+
+class Forced(nn.Module):
+    def forward(self, x, wanted):
+        return wanted.relu()
+
+net = Plain() if plain else Forced()
+"""
+
+
+def test_a_call_runs_those_of_several_models_that_take_what_it_gives() -> None:
+    assert layouts("y = net(x)", BY_OPTION)["y"] == Shard(0, rank=3)
+
+
+def test_layers_that_are_collected_in_a_table() -> None:
+    top = "from collections import OrderedDict\nlayers = OrderedDict()\nfor name in 'ab':\n    layers[name] = nn.ReLU()"
+    assert layouts("y = net(x)", f"{top}\nnet = nn.Sequential(layers)")["y"] == Shard(0, rank=3)
+
+
+def test_what_is_the_same_on_all_processes_on_each_path_is_so_in_any_shape() -> None:
+    """A graph, or a list of its parts."""
+    top = "graph = load()\nif parted:\n    graph = [part.coalesce() for part in graph.split(4)]"
+    assert not varies(layouts("y = graph", top)["y"])
+
+
+def test_a_state_of_several_layers_that_is_made_for_the_whole_batch() -> None:
+    """What one layer has of it is of the whole batch, too; a variable that is made of itself is what it was made of."""
+    top = "size = 8\nstate = torch.zeros(2, size, 4)\nstate = state.to(device)"
+    found = layouts("y = state[1]\nz = state[:, 0]", top, sizes=frozenset({"size"}))
+    assert isinstance(found["y"], Whole) and found["y"].dim == 0
+    assert isinstance(found["z"], Unclear) and found["z"].whole is not None
 
 
 @pytest.mark.parametrize("made", ["torch.full((len(x),), 1.0)", "Kind(len(x), 1).fill_(1.0).view(-1)"])
