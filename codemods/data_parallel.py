@@ -23,6 +23,8 @@ Remove ``nn.DataParallel``: the accelerator replaces it.
     -print(model.module.weight)
     +accelerator.print(model.weight)
 
+A call of ``torch.nn.parallel.data_parallel(net, x)``, which does so for one forward pass, becomes ``net(x)``.
+
 DataParallel split one batch over the GPUs of a process; now each process takes its own batch, and a note reports
 this: ``--keep-global-batch`` keeps the global batch size. It moved what the model was given to the GPU: a tensor of the
 CPU is moved there now, and what may be one is reported. A checkpoint with ``module.`` in its keys is reported, and so
@@ -40,7 +42,7 @@ import libcst as cst
 from torchlift.rewriter.facts.module import ModuleFacts
 from torchlift.rewriter.facts.placement import Move, WrapperRead
 
-from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace, opened
+from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace, applied_model, opened
 from ..rewriter.facts.manual_ddp import PLAIN_KEYS
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule
@@ -54,6 +56,8 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for wrapper in facts.wrappers:
         if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
             yield Remove(ID, wrapper.statement, reason=wrapper.because)
+        elif wrapper.move is Move.CALL:
+            yield Replace(ID, wrapper.node, applied_model, reason=wrapper.because)
         else:
             yield Replace(ID, wrapper.node, _argument, reason=wrapper.because)
         if not facts.keep_global_batch and not facts.cuts_batches:

@@ -223,5 +223,17 @@ def opened(node: cst.CSTNode) -> Made:
     return [first.with_changes(leading_lines=[*node.leading_lines, *_leading(first)]), *others]
 
 
+def applied_model(node: cst.CSTNode) -> cst.Call:
+    """``net(x)`` for ``data_parallel(net, x, devices)``."""
+    assert isinstance(node, cst.Call)
+    words = ("module", "inputs", "device_ids", "output_device", "dim", "module_kwargs")
+    given = {arg.keyword.value if arg.keyword is not None else words[i]: arg.value for i, arg in enumerate(node.args)}
+    inputs = given["inputs"]
+    args = [cst.Arg(e.value) for e in inputs.elements] if isinstance(inputs, cst.Tuple) else [cst.Arg(inputs)]
+    if "module_kwargs" in given:
+        args.append(cst.Arg(given["module_kwargs"], star="**"))
+    return cst.Call(given["module"], args)
+
+
 def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
     return statement.leading_lines if isinstance(statement, cst.SimpleStatementLine) else ()

@@ -23,6 +23,8 @@ class Move(Enum):
     """No move yet, but one is needed: the tensor is created on the CPU, and combined with one on the device."""
     UNWRAP = "unwrap"
     """A call around a model is removed, the model stays."""
+    CALL = "call"
+    """A function calls the model for the script: the script calls it by itself."""
 
 
 class Placement(NamedTuple):

@@ -16,7 +16,7 @@ from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
-from ..analysis.devices.scattered import lent_wrapper, scattered
+from ..analysis.devices.scattered import applied, lent_wrapper, scattered
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.devices.visible_gpus import chooses, left_to_launcher
 from ..analysis.diagnostics.behaviour import story
@@ -97,7 +97,7 @@ class Collected:
         self.lent_choices = [s for s in chosen if s not in self.visible and chooses(unit, s)]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
-        self.wrappers = mover.unwrapped(unit, process_calls.wrappers("threads"))
+        self.wrappers = [*mover.unwrapped(unit, process_calls.wrappers("threads")), *applied(mover, unit)]
         self.unwrapped = mover.unwrapped(unit, process_calls.wrappers("processes")) if self.hand is not None else []
         gone = process_calls.wrappers("threads") | (
             process_calls.wrappers("processes") if self.hand is not None else set()
@@ -120,7 +120,8 @@ class Collected:
         edited = {n for batch in self.hand_batches for n in (batch.node, *batch.reads)}
         handed = scattered(mover, unit, process_calls.wrappers("threads"), edited)
         self.scattered = [each for each in handed if each.node not in moved]
-        lent = ((w, program.shared.get(unit.names.function(w.node))) for w in self.wrappers)
+        around = (wrapper for wrapper in self.wrappers if wrapper.move is not Move.CALL)
+        lent = ((w, program.shared.get(unit.names.function(w.node))) for w in around)
         self.scattered += [lent_wrapper(wrapper.node, user) for wrapper, user in lent if user is not None]
         self.placements += [each for each in self.scattered if isinstance(each, Placement)]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]

@@ -8,8 +8,9 @@ import libcst as cst
 
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.walk import descendants
+from ..editing.edits import applied_model
 from ..facts.module import OwnName
-from ..facts.placement import Placement
+from ..facts.placement import Move, Placement
 
 
 def unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cst.If]:
@@ -17,6 +18,11 @@ def unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cs
     for wrapper in wrappers:
         choice = next(unit.names.enclosing(wrapper.node, cst.If), None)
         if not isinstance(choice, cst.If) or not isinstance(choice.orelse, cst.Else):
+            continue
+        if wrapper.move is Move.CALL:
+            plain = choice.body.deep_replace(wrapper.node, applied_model(wrapper.node))
+            if choice.orelse.body.deep_equals(plain) and not isinstance(unit.names.parents[choice], cst.If):
+                yield choice
             continue
         alone = [*getattr(choice.body, "body", ())] == [wrapper.statement]
         parts = list(descendants(choice.orelse))

@@ -35,6 +35,43 @@ def test_a_program_that_does_not_train_is_left_alone(check_noop: Callable[..., N
     check_noop("import torch\nmodel = torch.nn.DataParallel(torch.nn.Linear(1, 1))\n")
 
 
+APPLIED = """\
+class Net(torch.nn.Module):
+    def __init__(self, gpus):
+        super().__init__()
+        self.gpus = gpus
+        self.body = torch.nn.Linear(8, 1)
+
+    def forward(self, x):
+{body}
+        return y
+
+net = Net(2)"""
+CALLED = "y = torch.nn.parallel.data_parallel(self.body, x, range(self.gpus))"
+CALLS = {
+    "the call": (f"        {CALLED}", "        y = self.body(x)\n"),
+    "the choice between it and the model's own": (
+        f"        if x.is_cuda and self.gpus > 1:\n            {CALLED}\n        else:\n            y = self.body(x)",
+        "    def forward(self, x):\n        y = self.body(x)\n        return y",
+    ),
+    "a choice that does something else as well": (
+        f"        if x.is_cuda:\n            {CALLED}\n        else:\n            y = self.body(x) + 1",
+        "        if x.is_cuda:\n            y = self.body(x)\n        else:\n            y = self.body(x) + 1\n",
+    ),
+    "several inputs, and some by keyword": (
+        "        y = torch.nn.parallel.data_parallel(self.body, (x,), module_kwargs=self.more)",
+        "        y = self.body(x, **self.more)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), CALLS.values(), ids=CALLS)
+def test_one_call_of_a_model_on_several_gpus_is_the_call_of_the_model(body: str, expected: str, after: Any) -> None:
+    text = after(top=APPLIED.format(body=body), loss="torch.nn.functional.cross_entropy(model(net(x)), y)")
+    assert expected in text
+    assert "data_parallel" not in text
+
+
 WRAP = "model = torch.nn.DataParallel(model)"
 REWRITES = {
     "the wrapping": (WRAP, [WRAP], []),

@@ -65,6 +65,15 @@ def test_asking_first_does_not_help(question: str, before: str, after: str, line
     assert lines(imports=IMPORTS, top=f"out = 'out'\n{question}\n{before}") == ([before], [after], [])
 
 
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("leaves", ["sys.exit(1)", "raise"])
+def test_an_error_that_ends_the_process_that_lost_the_race(leaves: str, lines: Lines) -> None:
+    body = "    if not os.path.exists('out'):\n        os.makedirs('out')"
+    top = f"import sys\ntry:\n{body}\nexcept OSError as error:\n    {leaves}"
+    before, after = "        os.makedirs('out')", "        os.makedirs('out', exist_ok=True)"
+    assert lines(imports=IMPORTS, top=top) == ([before], [after], [])
+
+
 @pytest.mark.parametrize("inner", ["os.path.join(out, 'a')", "os.path.join(out, 'a', 'b')", "Path(out) / 'a'"])
 def test_all_wait_for_a_new_folder_before_they_make_one_in_it(inner: str, lines: Lines) -> None:
     """Another process made it on the way to the inner one, and the main process found that it is there."""

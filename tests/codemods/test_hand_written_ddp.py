@@ -264,6 +264,18 @@ def test_a_worker_that_is_called_in_another_way_as_well_is_a_script_of_several_m
     assert "several modes" in result(text).diagnoses[0].message
 
 
+def test_a_worker_that_reads_its_number_before_it_joins_has_the_accelerator_before() -> None:
+    opens = "    dist.init_process_group"
+    text = result(SPAWN.replace(opens, f'    print("process", rank)\n{opens}')).after.decode()
+    assert '    accelerator = Accelerator()\n    print("process", accelerator.process_index)\n    sampler' in text
+
+
+def test_a_condition_that_joins_the_processes_in_each_branch_is_none() -> None:
+    text = after(opens=f'if sys.platform == "win32":\n        {OPENS}\n    else:\n        {OPENS}')
+    assert "    accelerator = Accelerator()\n" in text
+    assert "init_process_group" not in text
+
+
 def test_accelerate_would_share_the_rows_twice_so_the_loader_is_not_prepared() -> None:
     text = result(script(), target=Target.ACCELERATE).after.decode()
     assert "model, optimizer = accelerator.prepare(" in text

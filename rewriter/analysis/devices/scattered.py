@@ -13,8 +13,11 @@ import libcst as cst
 
 from ...facts.placement import Move, Placement
 from ...facts.roles import SHARES, Role
+from ...facts.torch_api import process_calls
 from ...findings import Finding, Severity
+from ..dataflow.callees import outside_name
 from ..dataflow.values import Unit, origins
+from ..syntax.nodes import keyword
 from .moves import Mover
 
 _PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
@@ -39,6 +42,17 @@ def scattered(
                     yield unmoved_input(unit, value)
             elif index == 0 and not _is_there(mover, unit, value):
                 yield unmoved_input(unit, value)
+
+
+def applied(mover: Mover, unit: Unit) -> Iterator[Placement]:
+    """The calls of a function that calls a model on several devices: ``data_parallel(net, x, range(n))``."""
+    for call in unit.names.calls:
+        record = mover.state.calls.get(call)
+        if record is None or unit.names.function(call) not in mover.reach.reachable:
+            continue
+        if process_calls.applies(outside_name(record)) and keyword(call, "inputs", 1) is not None:
+            if keyword(call, "module", 0) is not None and not any(arg.star for arg in call.args):
+                yield Placement(call, Move.CALL, "each process calls the model for its own rows")
 
 
 def unmoved_input(unit: Unit, value: cst.CSTNode) -> Finding:

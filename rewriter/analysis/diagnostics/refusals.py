@@ -60,7 +60,19 @@ def refusals(
         yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
         return
     if not training.train_loops:
-        yield _unfed(state, reach, training, uncut)
+        yield _own_batches(training) if hand is not None else _unfed(state, reach, training, uncut)
+
+
+def _own_batches(training: Training) -> tuple[Unit, Finding]:
+    """A script that distributes itself, each of whose processes makes its batches by itself."""
+    record = training.backwards[0]
+    return record.unit, _blocked(
+        "already-distributed",
+        record.node,
+        "distributed by hand: each process makes the batch of this training by itself, and no data loader shares its "
+        "rows among the processes",
+        "feed it from a torch.utils.data.DataLoader with sampler=DistributedSampler(...)",
+    )
 
 
 _FEED = "feed it from a torch.utils.data.DataLoader, or keep it on one device"

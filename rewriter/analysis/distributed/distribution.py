@@ -405,7 +405,8 @@ class _DistributionReader:
                 if name != OPENS or unit.names.function(call) not in self.reach.reachable:
                     continue
                 here, statement, whole = unit, unit.names.statement(call), True
-                self.result.starts.append(Start(here, statement, whole))
+                sooner = self._asked_before(unit, statement)
+                self.result.starts.append(Start(here, sooner or statement, whole and sooner is None))
                 for _ in range(4):  # and where the function around it is called
                     code = here.names.function(statement)
                     sites = [s for s in self.reach.sites(code) if self.reach.function_of(s) in self.reach.reachable]
@@ -416,6 +417,20 @@ class _DistributionReader:
                     here = self.state.calls[sites[0]].unit
                     statement = here.names.statement(sites[0])
                     self.result.starts.append(Start(here, statement, whole, only))
+
+    def _asked_before(self, unit: Unit, start: cst.CSTNode) -> cst.CSTNode | None:
+        """The first statement before a start that reads a number which a worker was started with, and loses: from there
+        on the accelerator gives it."""
+        code = unit.names.function(start)
+        if not isinstance(code, cst.FunctionDef) or code not in self.result.workers:
+            return None
+        order, scope = unit.names.order, unit.names.scopes[code]
+        reads = [read for word in self.result.workers[code] for read in scope.bindings[word].reads]
+        first = min(filter(unit.names.parents.__contains__, reads), key=order, default=None)
+        if first is None or order(first) > order(start):
+            return None
+        inside = (first, *unit.names.ancestors(first))
+        return next(node for node in inside if unit.names.parents[node] is code.body)
 
 
 def _asks_first(unit: Unit, call: cst.Call) -> bool:

@@ -11,11 +11,11 @@ from ...facts.torch_api import process_calls
 from ...findings import Cause, Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Function, State, Unit, origins
 from ..effects.unused_code import is_named
 from ..syntax.definitions import plain_values
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .replacements import INSTEAD, of_torch
 
 _OPENS = "torch.distributed.init_process_group"
@@ -108,7 +108,7 @@ def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Find
     """A group that is opened only where the user says so: elsewhere the script means a single process."""
     for around in unit.names.enclosing(call, cst.If):
         assert isinstance(around, cst.If)
-        if not _asks_launcher(state, around.test):
+        if not _asks_launcher(state, around.test) and not _opens_anyway(state, around):
             names = [node for node in descendants(around.test) if isinstance(node, cst.Name)]
             given = [value for name in names for value in plain_values(unit.names, name)]
             told = blocked(
@@ -119,6 +119,19 @@ def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Find
             cause = Cause(unit.names.statement(given[0]), "it is set here") if given else None
             return told._replace(part=around.test, cause=cause)
     return None
+
+
+def _opens_anyway(state: State, around: cst.If) -> bool:
+    """Whether each branch of a condition opens a group: it decides how the processes are connected, not whether."""
+    rest = around.orelse.body if isinstance(around.orelse, cst.Else) else around.orelse
+    branches = (node for node in (around.body, rest) if node is not None)
+    opening = [any(_is_opening(state, call) for call in nodes_in(branch, cst.Call)) for branch in branches]
+    return opening == [True, True] and (not isinstance(rest, cst.If) or _opens_anyway(state, rest))
+
+
+def _is_opening(state: State, call: cst.Call) -> bool:
+    record = state.calls.get(call)
+    return record is not None and outside_name(record) == _OPENS
 
 
 def _asks_launcher(state: State, test: cst.BaseExpression) -> bool:
@@ -152,7 +165,7 @@ def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding |
         return blocked(
             call,
             "the function that the processes run is also called elsewhere: the script has several modes",
-            "keep only the mode that runs on several processes",
+            "keep one mode: the call by which the script runs on one device, or this one",
         )
     listed = given is None or isinstance(given, (cst.Tuple, cst.List))
     if not listed:

@@ -17,6 +17,7 @@ from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name, outside_names
 from ..dataflow.values import External, Klass, State, Unit, Unknown
+from ..syntax.leaving import ends
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants, nodes_in
 from ..training.draws import drawn
@@ -276,14 +277,15 @@ class Handles:
         return not self.may_exist(call) and not self.is_tested(call)
 
     def may_exist(self, call: cst.Call) -> bool:
-        """Whether ``exist_ok=True`` is given, or the error is caught."""
+        """Whether ``exist_ok=True`` is given, or the error is caught, and does not end what asked for the folder."""
         value = keyword(call, "exist_ok")
         if isinstance(value, cst.Name) and value.value == "True":
             return True
         for around in self.unit.names.enclosing(call, cst.Try):
             assert isinstance(around, cst.Try)
-            if any(node is call for node in descendants(around.body)) and any(_catches(h) for h in around.handlers):
-                return True
+            catching = [h for h in around.handlers if _catches(h)]
+            if catching and any(node is call for node in descendants(around.body)):
+                return not (self.is_tested(call) and any(ends(h.body, _exits) for h in catching))
         return False
 
     def is_tested(self, call: cst.Call) -> bool:
@@ -300,6 +302,10 @@ class Handles:
 def asks_existence(node: cst.CSTNode) -> bool:
     """Whether a node is a call such as ``os.path.exists(path)``."""
     return isinstance(node, cst.Call) and method_name(node) in ("exists", "isdir", "is_dir", "isfile", "is_file")
+
+
+def _exits(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and dotted(node.func) in ("sys.exit", "os._exit", "exit", "quit")
 
 
 def _catches(handler: cst.ExceptHandler) -> bool:

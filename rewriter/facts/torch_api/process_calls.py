@@ -31,6 +31,11 @@ def is_wrapper(name: str) -> bool:
     return found is not None and found.distributes != ""
 
 
+def applies(name: str) -> bool:
+    """Whether a function calls the model that it gets, on several devices."""
+    return transfer(name, training.AppliedModel) is not None
+
+
 def wrapper_attributes(name: str) -> list[str]:
     """The attributes of a wrapper that the model inside does not have."""
     found = transfer(name, training.Wrapper)

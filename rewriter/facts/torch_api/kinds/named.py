@@ -45,6 +45,7 @@ KINDS: dict[str, type[tuple[object, ...]]] = {
     "module_part": training.ModulePart,
     "parameter": training.Parameter,
     "wrapper": training.Wrapper,
+    "applied": training.AppliedModel,
     "optimizer": training.Optimizer,
     "scheduler": training.Scheduler,
     "scaler": training.GradientScaler,

@@ -94,6 +94,10 @@ class Wrapper(NamedTuple):
     """Attributes of the wrapper that the model inside does not have, ``module`` apart, with blanks between them."""
 
 
+class AppliedModel(NamedTuple):
+    """One call of a model on several devices of a process: what the model gives for its input."""
+
+
 class Optimizer(NamedTuple):
     """A class of optimizers, or a function that creates one."""
 

@@ -195,7 +195,7 @@ ROWS: Table = {
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": ("wrapper", {}),
     "*.convert_sync_batchnorm": ("wrapper", {}),
     "torch.compile": ("passes", {}),
-    "torch.nn.parallel.data_parallel": ("opaque", {"why": "one call of a model on several GPUs"}),
+    "torch.nn.parallel.data_parallel": ("applied", {}),
     # methods of a model that give the model itself
     "torch.nn.Module.to": ("module_in_place", {"moves": True}),
     "torch.nn.Module.cuda": ("module_in_place", {"moves": True}),
