@@ -12,13 +12,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from ..editing.opcodes import opcodes
 from ..project.session import TRAINING, Session, problem_of
 from ..result import FileResult, Result
 from ..source import Source
 from .diff import shown
 from .groups import FRAMED, FindingGroup, groups
 from .inline import said, short
-from .opcodes import opcodes
 from .rows import alike, reasons
 from .table import words
 from .terminal import print_diff
