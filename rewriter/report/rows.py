@@ -119,7 +119,7 @@ def hunks_of(file: FileResult, context: int = CONTEXT, told: Collection[int] = (
 
 def _order(before: Sequence[str], after: Sequence[str], heads: Collection[str]) -> tuple[list[int], dict[int, int]]:
     """The lines of a first text in the order of a second one, to which some of them have moved, and for those that are
-    in it their lines there. Others are after what was before them, but those that begin a moved cell before its rest."""
+    in it their lines there. Others are after what was before them, those that begin a moved cell before its rest."""
     found = {old: new for new, old in origins(before, after).items()}
     place: dict[int, tuple[int, int]] = {}
     at = (-1, 0)
