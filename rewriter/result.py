@@ -126,7 +126,7 @@ class FileResult(NamedTuple):
         """Return the place as the suffix of a file's name: ``:12``, for a notebook ``:cell 3, line 2``."""
         if self.source.notebook is not None:
             cell, line = self.source.notebook.place(line)
-            return f":cell {cell}, line {line}" if cell else ""
+            return f":{self.source.notebook.named(cell)}, line {line}" if cell else ""
         return f":{line}" if line else ""
 
     def line_of_file(self, line: int) -> int:

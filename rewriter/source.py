@@ -53,6 +53,9 @@ class Cells(Protocol):
     def place(self, line: int) -> tuple[int, int]:
         """Return the cell of a line of ``Source.text``, and the line in that cell; zeros for none."""
 
+    def named(self, number: int) -> str:
+        """Return how reports name a cell: its number, and when it last ran."""
+
     def line_of_file(self, line: int) -> int:
         """Return the line of the file that holds a line of ``Source.text``."""
 

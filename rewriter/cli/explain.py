@@ -3,7 +3,6 @@ imports the parser."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 from textwrap import shorten
@@ -15,7 +14,7 @@ from ..rule import Entry
 from .output import listed, out
 from .usage import EVERYTHING
 
-_ENDLESS, _NARROWEST = 10_000, 40
+_NARROWEST = 40
 
 
 def explain(catalogue: Sequence[Entry], words: Sequence[str], *, color: bool) -> None:
@@ -43,7 +42,7 @@ def explain(catalogue: Sequence[Entry], words: Sequence[str], *, color: bool) ->
 
 def _everything(rules: dict[str, str], audits: dict[str, str]) -> str:
     """All ids, each with a line, as long as the terminal is wide."""
-    width = get_terminal_size().columns if sys.stdout.isatty() else _ENDLESS
+    width = get_terminal_size((100, 24)).columns
     told = {id: " ".join(documented(module).strip().partition("\n\n")[0].split()) for id, module in rules.items()}
     found = {id: one_sentence(id) for id in sections() if id not in rules and id not in audits}
     checked = {id: one_sentence(id) for id in audits}

@@ -308,11 +308,26 @@ def _hints(
         yield f"To learn more: {invoked()} --explain {stops[0].id}"
         for said in dict.fromkeys(word for d in stops for word in _SAYS.findall(d.remedy)):
             yield f"If it is so: {command} {said} {named}"
+        if hook or request.check:
+            yield from _left_out(result)
         free_files = set(_free(result, survey))
         held = [path for path in map(_name, result.changed) if path not in free_files]
         if held and not request.write:
             some = quoted(held) if len(held) <= _SOME else otherwise
             yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"
+
+
+def _left_out(result: Result) -> Iterator[str]:
+    """How files that are blocked are left out from now on, so that they do not fail each run."""
+    from ..report.diff import shown
+
+    files = [file for file in result.files if file.blocked]
+    named = ", ".join(f'"{shown(file.source.path)}"' for file in files[:_FEW]) + (", ..." if files[_FEW:] else "")
+    yield f"To leave {'it' if len(files) == 1 else 'them'} out: exclude = [{named}] in [tool.torchlift], pyproject.toml"
+    stop = next(d for d in files[0].diagnoses if d.severity.value == "blocked")
+    if stop.line and len(files) == 1 and files[0].source.notebook is None:
+        place = f"{shown(files[0].source.path)}{files[0].at(stop.line)}"
+        yield f"If a finding is mistaken: # migrate: skip[{stop.id}] at the end of {place}"
 
 
 def _after_verdict(command: str, request: Request, result: Result, verdict: SeenVerdict) -> Iterator[str]:

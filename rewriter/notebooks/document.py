@@ -38,11 +38,18 @@ class Cell:
     end: int
     continued: bool = False
     """The second part of a cell that is looked at in two."""
+    count: int | None = None
+    """When it last ran, as Jupyter shows it beside the cell; None if it never did."""
 
     @property
     def name(self) -> str:
         """What tells it from the other cells."""
         return f"{self.number}, continued" if self.continued else str(self.number)
+
+    @property
+    def prompt(self) -> str:
+        """What Jupyter shows beside the cell, to be added to its number: `` In[7]``; empty if it never ran."""
+        return "" if self.count is None else f" In[{self.count}]"
 
     @property
     def magic(self) -> bool:
@@ -108,6 +115,10 @@ class Notebook:
             at += length + 1
         return 0, 0
 
+    def named(self, number: int) -> str:
+        """A cell as reports name it: ``cell 3 In[7]``."""
+        return f"cell {number}{next((cell.prompt for cell in self.cells if cell.number == number), '')}"
+
     def line_of_file(self, line: int) -> int:
         """The line of the notebook's file that holds a line of the script."""
         number, inside = self.place(line)
@@ -147,8 +158,8 @@ class Notebook:
 
     def _head(self, cell: Cell) -> str:
         """The comment line before a cell in the readable form; it is not part of the notebook."""
-        taken = any(re.search(r"^# cell \d+$", other.text, re.MULTILINE) for other in self.cells)
-        return f"# {'code ' if taken else ''}cell {cell.number}"
+        taken = any(re.search(r"^# cell \d+( In\[\d+\])?$", other.text, re.MULTILINE) for other in self.cells)
+        return f"# {'code ' if taken else ''}cell {cell.number}{cell.prompt}"
 
     def check(self) -> None:
         """Raise ``SourceError`` for a cell that is not valid Python."""
@@ -195,7 +206,9 @@ def read_notebook(data: bytes, path: Path) -> Notebook:
             if not all(isinstance(part, str) for part in source):
                 cause = f"cell {index + 1}: its source is not text"
                 raise SourceError(path, 0, cause, "Open it in Jupyter and save it again")
-            cells.append(Cell(index + 1, "".join(source), *spans[index]))
+            count = cell.get("execution_count")
+            count = count if type(count) is int else None
+            cells.append(Cell(index + 1, "".join(source), *spans[index], count=count))
     return Notebook(path, data, text, tuple(cells))
 
 

@@ -37,8 +37,6 @@ from .snapshots import with_snapshots
 from .uses import NotGathered, Use, check_all, defines, imported, made, run, uses_of
 
 NAME = "training_function"
-MOVED = f"# Moved into {NAME}() below."
-MOVED_BELOW = "# Moved below the training."
 
 
 def top_level(text: str, made: str) -> tuple[list[str], frozenset[str]]:
@@ -132,9 +130,11 @@ def gathered(
     if instead:
         _check_classes(notebook.cells, texts, chosen)
     plain |= {position: for_function(texts[position]) for position in moved}
+    place = f"in cell {notebook.cells[chosen[-1]].number}"
+    moved_note, below_note = f"# Moved into {NAME}() {place}.", f"# Moved below the training, {place}."
     for position in (*chosen, *moved):
         inside, lines = plain[position]
-        note = [] if not inside.strip() and lines else [MOVED if position in chosen else MOVED_BELOW]
+        note = [] if not inside.strip() and lines else [moved_note if position in chosen else below_note]
         texts[position] = "\n".join([*lines, *note] if note else lines).rstrip()
     last, given = chosen[-1], ", ".join(passed)
     start = f"{NAME}({given})"
@@ -144,7 +144,7 @@ def gathered(
     again = after.made_again(uses[n].reads for n in beside if n > chosen[0] or n in after.functions)
     start = "\n".join([start, *map(hidden, again)])
     for n, _ in along:
-        texts[n] = "\n\n".join([*([texts[n]] if texts[n] else []), MOVED])
+        texts[n] = "\n\n".join([*([texts[n]] if texts[n] else []), moved_note])
     looking = looking_at(uses, chosen, loading, first)
     for position in {*shown.apart(), *looking} - set(moved):
         texts[position] = hidden(texts[position])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..config import Config
 from ..editing.edits import EditGroup
+from ..editing.opcodes import origins as origins_of
 from ..facts.module_paths import ModulePaths
 from ..findings import Severity
 from ..pipeline import Plan, plan
@@ -32,7 +33,7 @@ from .launching import (
     training,
     used,
 )
-from .shown import hidden, run_by_magics, unhidden
+from .shown import hidden, is_handed, run_by_magics, unhidden
 from .uses import NotGathered, named_in, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
@@ -275,16 +276,17 @@ def _changed(
 
 
 def _origins(script: str, other: str) -> Callable[[int], int]:
-    """For each line of a script, the line of another script with the same text; for a new line the last known one."""
-    places: dict[str, list[int]] = {}
-    for number, line in enumerate(script.split("\n"), 1):
-        if line.strip():
-            places.setdefault(line.strip(), []).append(number)
-    known: list[int] = [0]
-    for line in other.split("\n"):
-        found = places.get(line.strip(), [])
-        after = [number for number in found if number > known[-1]]
-        known.append(after[0] if after else found[-1] if found else known[-1])
+    """For each line of a script, the line of another script that it is or that is in it (``print(x)``); for a new line
+    the last known one."""
+    old, new = script.split("\n"), other.split("\n")
+    same = origins_of(old, new)
+    taken, known = set(same.values()), [0]
+    for number, line in enumerate(new):
+        found = same.get(number, known[-1] - 1)
+        following = old[found + 1].strip() if found + 1 < len(old) and found + 1 not in taken else ""
+        if number not in same and following and following in line:
+            found += 1
+        known.append(found + 1)
     return lambda line: known[line] if 0 < line < len(known) else line
 
 
@@ -353,10 +355,12 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
     if problem := invalid(notebook.data, after):
         lost = Diagnosis("invalid-output", Severity.BLOCKED, problem, "please report this, with the notebook")
         return file._replace(source=source, after=notebook.data, changes=(), diagnoses=(lost,))
-    changes = [change._replace(line=origins(change.line)) for change in file.changes]
+    planned = file.source.text.split("\n")
+    made = (change for change in file.changes if not is_handed(planned[max(change.line, 1) - 1]))
+    changes = [change._replace(line=origins(change.line)) for change in made]
     if LAUNCHER in text and LAUNCHER not in script:
-        line = next(n for n, line in enumerate(text.split("\n"), 1) if f"{LAUNCHER}(" in line)
-        changes.append(Change("notebook", min(line, script.count("\n")), 1, _REASON, group=EditGroup.TRAINING.value))
+        line, below = _launched_at(notebook, cells, text)
+        changes.append(Change("notebook", line, 1, _REASON, group=EditGroup.TRAINING.value, offset=below))
     return file._replace(
         source=source,
         after=after,
@@ -366,6 +370,17 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
         traits=tuple(trait._replace(line=origins(trait.line)) for trait in file.traits),
         idle=(),
     )
+
+
+def _launched_at(notebook: Notebook, cells: Sequence[str], text: str) -> tuple[int, int]:
+    """The line of the notebook's script at which the launcher's call is in the new ``text``, or above it: the last one
+    of a cell whose training became a function. And how far above."""
+    call = next(n for n, line in enumerate(text.split("\n"), 1) if f"{LAUNCHER}(" in line)
+    script, at = notebook.script(), next(n for n, cell in enumerate(cells) if f"{LAUNCHER}(" in cell)
+    if f"{LAUNCHER}({NAME}" not in cells[at]:
+        return max(_origins(script, text)(call), 1), 0
+    first = script.split("\n").index(f'"cell {notebook.cells[at].name} of the notebook"') + 1
+    return first + len(masked(notebook.cells[at].text).rstrip().split("\n")), 1
 
 
 def _moved(file: FileResult, source: Source, origins: Callable[[int], int]) -> tuple[Diagnosis, ...]:

@@ -105,6 +105,11 @@ def handed(names: Sequence[str], instead: Mapping[str, str]) -> str:
     return f"print({', '.join(given)}){_HANDED}"
 
 
+def is_handed(line: str) -> bool:
+    """Whether a line of the rules is the end of the training function (`handed`), which prints nothing."""
+    return line.endswith(_HANDED)
+
+
 def received(names: Sequence[str], call: str) -> str:
     """The call of the training function, with the names that it gives to the notebook."""
     return f"{call}{_RECEIVED}{', '.join(names)} = "

@@ -206,7 +206,10 @@ class Surveyor:
         inner = {absolute(p) for program in programs for p in list(program.paths - {program.entry})}
         programs = [p for p in programs if absolute(p.entry) not in inner or self.map.has_guard(p.entry)]
         known = {absolute(path) for program in programs for path in program.paths}
-        return [*programs, *(self._alone(path) for path in working if absolute(path) not in known)]
+        alone = [path for path in working if absolute(path) not in known]
+        tests = [path for path in alone if path not in named and self.map.is_test(path)]  # a test runner starts them
+        self.survey.unstarted.update(dict.fromkeys(map(absolute, tests)))
+        return [*programs, *(self._alone(path) for path in alone if path not in tests)]
 
     def _reaching(self, changed: Sequence[Path]) -> list[Program]:
         """The programs of the project that reach one of some files."""

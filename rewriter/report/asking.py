@@ -12,13 +12,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from ..editing.opcodes import opcodes
 from ..project.session import TRAINING, Session, problem_of
 from ..result import FileResult, Result
 from ..source import Source
 from .diff import shown
 from .groups import FRAMED, FindingGroup, groups
 from .inline import said, short
-from .opcodes import opcodes
 from .rows import alike, reasons
 from .table import words
 from .terminal import print_diff
@@ -29,6 +29,7 @@ _KEYS = {
     "n": "leave these places unchanged",
     "a": "make them, and all others by the same rules, without asking",
     "i": "go through them one by one",
+    "v": "view all of them",
     "e": """make them, and open the file in your editor ($VISUAL, $EDITOR):
      the text that you save is used""",
     "s": "skip the rest of this file, and continue with the next one",
@@ -41,6 +42,10 @@ half migrated. Ctrl-C writes nothing.
 """
 _ONE, _ALIKE = "ynaesq?", "ynaisq?"
 """The answers about a group, and about several that are alike."""
+_SHOWN = 3
+"""So many edits that are alike are shown before the question, and the others on request."""
+_LAST = "skip the rest of this file: accepted edits are written"
+"""The answer "s" in a run of one file."""
 
 
 class Quit(Exception):
@@ -59,6 +64,8 @@ class Asking:
         self.answer = answer
         self.side_by_side = side_by_side
         self.found = groups(result)
+        self.files = 0
+        """How many files there are to ask about."""
         self.shown: set[Path] = set()
         """The files whose findings have been shown at their lines."""
         self.without_asking: set[str] = set()
@@ -67,6 +74,7 @@ class Asking:
     def about(self, sessions: Iterable[Session]) -> None:
         """Ask about everything; the sessions hold the answers afterwards."""
         sessions = list(sessions)
+        self.files = len({file.source.path for session in sessions for file in session.whole.changed})
         if self.found:
             self._before({file.source.path for session in sessions for file in session.whole.files})
         try:
@@ -125,12 +133,17 @@ class Asking:
             session.accept(*groups)
             return ""
         self.console.print()
-        print_diff(offered, self.console, side_by_side=self.side_by_side, context=0)
+        more = len(groups) - _SHOWN if len(groups) > _SHOWN + 1 else 0
+        some = (session.offered(*groups[:_SHOWN]) if more else offered) or offered
+        print_diff(some, self.console, side_by_side=self.side_by_side, context=0)
+        if more:
+            self._say(f'# and {more} more edits like these: "v" shows all')
         files = session.files(*groups)
         where = "" if len(files) == 1 else f" in {counted(len(files), 'file')}"
         told = reasons([change for group in groups for _, change in session.changes[group] if change.line])
         self._say("\n".join(f"# {rule}: {reason}" for rule, reason, _ in told))
         keys = _ALIKE if len(files) == 1 else _ALIKE.replace("s", "")
+        keys = keys.replace("i", "iv") if more else keys
         return self._asked(session, groups, f"({count}) Make these {len(groups)} edits{where}", keys)
 
     def _asked(self, session: Session, groups: Sequence[str], question: str, keys: str) -> str:
@@ -143,13 +156,19 @@ class Asking:
                 raise Quit
             if key == "e" and key in keys and not self._edited(session, groups[0]):
                 continue
+            if key == "v" and key in keys:
+                print_diff(session.offered(*groups) or (), self.console, side_by_side=self.side_by_side, context=0)
+                continue
             if key in ("y", "a"):
                 session.accept(*groups)
             if key == "a":
                 self.without_asking.update(session.rules(*groups))
             if key and key != "?" and key in keys:
                 return key
-            listed = "".join(f"  {key}  {_KEYS[key]}\n" for key in keys)
+            if key and key != "?":
+                self._say(f"{line.strip()!r} is none of the answers:")
+            told = _KEYS | ({"s": _LAST} if self.files == 1 else {})
+            listed = "".join(f"  {key}  {told[key]}\n" for key in keys)
             self.console.print(Text(f"{listed}{_HELP}", "cyan"), end="")
 
     def _question(self, session: Session, group: str) -> str:

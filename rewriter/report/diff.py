@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .opcodes import CONTEXT, grouped, opcodes
+from ..editing.opcodes import CONTEXT, grouped, opcodes
 
 _NO_NEWLINE = b"\\ No newline at end of file\n"
 _SPECIAL = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')

@@ -47,6 +47,11 @@ class FindingGroup(NamedTuple):
             between = "; "
         return f"also {between.join(named)}{more}" if rest else ""
 
+    def shifted(self, columns: int) -> FindingGroup:
+        """The finding for a line that has so many columns more of indentation."""
+        column, end = self.first.column + columns, self.first.end and self.first.end + columns
+        return self._replace(first=self.first._replace(column=column, end=end))
+
     @property
     def file(self) -> FileResult:
         """The file of the first place."""

@@ -11,6 +11,7 @@ from ..result import FileResult, Result
 from .diff import shown
 from .frames import frame
 from .groups import FindingGroup, groups
+from .inline import bare, short
 from .summary import audit_total, files_total
 from .text import counted, visible
 
@@ -100,6 +101,10 @@ def _other(file: FileResult, reviews: Sequence[Sequence[FindingGroup]], verb: st
         yield from _wrapped(f"{visible(shown(file.source.path))}: {', '.join(facts)}")
     if verb == "changed":  # a preview of what was written does not find them again
         yield from (f"  {line}" for line in _lines(mine))
+    else:
+        yield from (bare(line) for group in mine[:_OTHERS] for line in short(group, _WIDTH))
+        if len(mine) > _OTHERS:
+            yield f"  and {counted(len(mine) - _OTHERS, 'other finding')} in this file"
 
 
 def _wrapped(text: str, first: str = "", rest: str = "    ") -> list[str]:

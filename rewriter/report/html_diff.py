@@ -30,7 +30,8 @@ def sheet(number: int, file: FileResult, rules: Mapping[str, str]) -> str:
     numbers = numberings(file)
     parts: list[str] = []
     for n, hunk in enumerate(hunks_of(file)):
-        place = numbers[0].place(next((row.old for row in hunk.rows if row.old), 1))
+        side = 0 if file.source.notebook is None else 1  # a line of a notebook may come from another cell
+        place = numbers[side].place(next((line for row in hunk.rows if (line := (row.old, row.new)[side])), 1))
         parts.append(f"<tbody data-hunk='{n}'><tr class='gap'><td colspan='4'>{place}</td></tr></tbody>")
         for block in hunk.blocks:
             parts.append(_opening(n, block))
@@ -79,7 +80,10 @@ def _row(
 ) -> str:
     id = f" id='file{number}-{row.old}'" if row.old else ""
     kind = "" if row.same else " class='change'"
-    left = _cells("old", numbers[0](row.old), row.before, row.out, old.get(row.old, ()), row.same, "del")
+    before, out = row.before, row.out
+    if before is not None and row.shift:
+        before, out = before[row.shift :], tuple((max(a - row.shift, 0), b - row.shift) for a, b in out)
+    left = _cells("old", numbers[0](row.old), before, out, old.get(row.old, ()), row.same, "del")
     right = _cells("new", numbers[1](row.new), row.after, row.into, new.get(row.new, ()), row.same, "ins")
     return f"<tr{kind}{id}>{left}{right}</tr>"
 

@@ -9,6 +9,7 @@ from ..findings import Severity
 from ..result import FileResult
 from .frames import View, cells, frame, span
 from .groups import FindingGroup
+from .rows import cell_name
 from .table import beginning
 from .text import TIED, visible
 
@@ -129,7 +130,7 @@ class Numbering:
         if self._numbers is None:
             return f"line {line}"
         cell, number = self._numbers[line]
-        return f"{cell.removeprefix('# code ').removeprefix('# ')}, line {max(number, 1)}"
+        return f"{cell_name(cell)}, line {max(number, 1)}"
 
 
 def numberings(file: FileResult) -> tuple[Numbering, Numbering]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from ..editing.opcodes import CONTEXT, Opcode, grouped, opcodes, origins
 from ..result import Change, FileResult
-from .opcodes import CONTEXT, Opcode, grouped, opcodes
 
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _NAME = re.compile(r"`[^`]+`(?:, `[^`]+`)*")
@@ -44,6 +44,8 @@ class Row(NamedTuple):
     """Which parts of ``before`` were removed, if the two lines are one changed line."""
     into: tuple[Span, ...] = ()
     """Which parts of ``after`` are new."""
+    shift: int = 0
+    """How much further ``before`` is indented than in the first text, because its cell was moved."""
 
     @property
     def same(self) -> bool:
@@ -84,30 +86,116 @@ class Hunk(NamedTuple):
 
 def hunks_of(file: FileResult, context: int = CONTEXT, told: Collection[int] = ()) -> list[Hunk]:
     """Split the difference of a file's two texts into hunks, and what is around the lines of which something is
-    ``told``: of the first text."""
+    ``told``: of the first text. A moved cell of a notebook is where it has gone."""
     before, after = map(_lines, file.texts)
-    groups = list(grouped(list(_cut_at(sorted(told), opcodes(before, after))), context))
+    heads = file.source.notebook.heads() if file.source.notebook is not None else ()
+    order, same = _order(before, after, heads) if heads else (range(len(before)), {})
+    there = {old + 1: at + 1 for at, old in enumerate(order)}
+    shifts = _shifts(before, after, same)
+    arranged = [after[same[old]] if old in same else " " * shifts.get(old, 0) + before[old] for old in order]
+    groups = list(grouped(list(_cut_at(sorted(there.get(n, n) for n in told), opcodes(arranged, after))), context))
     changed = [code for group in groups for code in group if code[0] not in _UNCHANGED]
     # An edit is at the start of its node, and its change is at that line or after it. An import has no line.
     ends = [max(i2, i1 + 1) for _, i1, i2, _, _ in changed]
     imports = next((n for n, code in enumerate(changed) if _imports(before, after[slice(*code[3:])])), 0)
     behind: dict[int, list[Change]] = {}
     for change in file.changes:
-        number = bisect_left(ends, change.line + change.offset) if change.line else imports
+        number = bisect_left(ends, there.get(change.line, change.line) + change.offset) if change.line else imports
         behind.setdefault(min(number, len(ends) - 1), []).append(change)
     hunks, number = [], 0
     for group in groups:
         blocks = []
         for tag, i1, i2, j1, j2 in group:
             if tag in _UNCHANGED:
-                same = (Row(i + 1, j1 + i - i1 + 1, before[i], before[i]) for i in range(i1, i2))
-                blocks.append(DiffBlock(tuple(same)))
+                same_rows = (Row(i + 1, j1 + i - i1 + 1, arranged[i], arranged[i]) for i in range(i1, i2))
+                blocks.append(DiffBlock(tuple(_numbered(same_rows, order, shifts))))
             else:
-                rows = tuple(_changed(before, after, range(i1, i2), range(j1, j2)))
+                rows = tuple(_numbered(_changed(arranged, after, range(i1, i2), range(j1, j2)), order, shifts))
                 blocks.append(DiffBlock(rows, tuple(behind.get(number, _unread(rows))), changed=True))
                 number += 1
-        hunks.append(Hunk(tuple(blocks)))
+        hunks.append(Hunk(tuple(_with_origins(blocks, before, after, heads)) if heads else tuple(blocks)))
     return hunks
+
+
+def _order(before: Sequence[str], after: Sequence[str], heads: Collection[str]) -> tuple[list[int], dict[int, int]]:
+    """The lines of a first text in the order of a second one, to which some of them have moved, and for those that are
+    in it their lines there. Others are after what was before them, those that begin a moved cell before its rest."""
+    found = {old: new for new, old in origins(before, after).items()}
+    place: dict[int, tuple[int, int]] = {}
+    at = (-1, 0)
+    for old, line in enumerate(before):
+        if old in found:
+            at = found[old], 0
+        elif old and before[old - 1] in heads:
+            end = next((n for n in range(old, len(before)) if before[n] in heads), len(before))
+            first = next((found[n] for n in range(old, end) if n in found), None)
+            at = (at[0], at[1] + 1) if first is None or line in heads else (first - 1, old)
+        else:
+            at = at[0], at[1] + 1
+        place[old] = at
+    return sorted(place, key=lambda old: (*place[old], old)), found
+
+
+def _shifts(before: Sequence[str], after: Sequence[str], same: Mapping[int, int]) -> dict[int, int]:
+    """How much further the lines of a moved cell are indented where they have gone, and the lines that changed there as
+    those before them."""
+    shifts: dict[int, int] = {}
+    for old, line in enumerate(before if same else ()):
+        if old in same and line.strip():
+            shifts[old] = _indent(after[same[old]]) - _indent(line)
+        elif old - 1 in shifts:
+            shifts[old] = shifts[old - 1] if line.strip() else 0
+    return {old: shift for old, shift in shifts.items() if shift > 0}
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _numbered(rows: Iterable[Row], order: Sequence[int], shifts: Mapping[int, int]) -> Iterator[Row]:
+    """Rows with the numbers that their lines have in the first text."""
+    for row in rows:
+        old = order[row.old - 1] if row.old else -1
+        yield row._replace(old=old + 1, shift=shifts.get(old, 0))
+
+
+def _with_origins(
+    blocks: Iterable[DiffBlock], before: Sequence[str], after: Sequence[str], heads: Collection[str]
+) -> Iterator[DiffBlock]:
+    """Blocks of a notebook, and before the lines that come from another cell the name of that cell."""
+    cells = [_cells(text, heads) for text in (before, after)]
+    named = ""
+    for block in blocks:
+        named = named or next((cells[1][row.new - 1] for row in block.rows if row.new), "")
+        rows: list[Row] = []
+        for row in block.rows:
+            here = cells[1][row.new - 1] if row.new else named
+            there = cells[0][row.old - 1] if row.old else named
+            if row.new and after[row.new - 1] in heads:
+                named = there = here
+            if row.old and there != named and not (block.changed and rows):
+                name = cell_name(there)
+                text = f"from {name}" if there != here or not row.new else f"{name}, its own lines"
+                if rows:
+                    yield block._replace(rows=tuple(rows))
+                    rows = []
+                yield DiffBlock((Row(0, 0, text, text),))
+                named = there
+            rows.append(row)
+        yield block._replace(rows=tuple(rows))
+
+
+def cell_name(head: str) -> str:
+    """The name of a cell, of the line at which it begins in the readable form of a notebook."""
+    return head.removeprefix("# code ").removeprefix("# ")
+
+
+def _cells(text: Sequence[str], heads: Collection[str]) -> list[str]:
+    """The head of the cell of each line."""
+    found = [""]
+    for line in text:
+        found.append(line if line in heads else found[-1])
+    return found[1:]
 
 
 def _imports(before: Collection[str], after: Sequence[str]) -> bool:
@@ -237,7 +325,7 @@ def is_whole(text: str, marks: Sequence[Span]) -> bool:
 
 
 def _without_indentation(line: str, spans: Sequence[Span]) -> tuple[Span, ...]:
-    indent = len(line) - len(line.lstrip())
+    indent = _indent(line)
     return tuple((max(start, indent), end) for start, end in spans if end > indent)
 
 

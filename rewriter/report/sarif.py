@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ..editing.opcodes import opcodes
 from ..findings import Severity
 from ..result import CausePlace, Diagnosis, FileResult, Result
 from ..source import BOM, SourceError
 from .diff import shown
 from .explaining import address, explanation, one_sentence, sections
-from .opcodes import opcodes
 from .text import counted
 
 HOME = "https://github.com/torchlift/torchlift"

@@ -89,9 +89,20 @@ def lines(rows: Sequence[ProgramRow], width: int | None) -> Iterator[tuple[Progr
     longest = max((cells(row.path) for row in rows), default=0)
     room = longest if width is None else min(longest, max(_LEAST, (width - state - 4) // 2))
     for row in rows:
-        path = row.path if cells(row.path) <= room else "..." + _end(row.path, room - 3)
+        path = row.path if cells(row.path) <= room else _cut(row.path, room)
         line = f"{row.word:<{state}}  {path}{' ' * (room - cells(path))}  {row.told()}".rstrip()
         yield row, line if width is None else beginning(line, width)
+
+
+def _cut(path: str, room: int) -> str:
+    """A path without its middle, so that the name of the file stays; of a longer name the end."""
+    folders, _, name = path.rpartition("/")
+    left = room - cells(name) - len(".../")
+    if not folders or left < 1:
+        return "..." + _end(path, room - 3)
+    while cells(folders) > left:
+        folders = folders[:-1]
+    return f"{folders}.../{name}"
 
 
 def _end(text: str, room: int) -> str:

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from ..editing.opcodes import CONTEXT
 from ..result import FileResult
 from .diff import shown
 from .groups import FindingGroup
 from .inline import COLORS, Numbering, Told, marked, numberings, said, told_of
-from .opcodes import CONTEXT
-from .rows import DiffBlock, Hunk, Row, Span, hunks_of, is_whole, reasons
+from .rows import DiffBlock, Hunk, Row, Span, cell_name, hunks_of, is_whole, reasons
 from .text import visible
 
 NARROWEST = 80
@@ -92,8 +92,9 @@ class _Sheet:
         return text.encode(encoding, "replace").decode(encoding) if self.console.options.ascii_only else text
 
     def found(self, row: Row) -> Sequence[FindingGroup]:
-        """What is said of a line, at its first text."""
-        return self.told.get(row.old, ()) if row.old else ()
+        """What is said of a line, at its first text; of a line that was moved, at its new indentation."""
+        told = self.told.get(row.old, ()) if row.old else ()
+        return [group.shifted(row.shift) for group in told] if row.shift else told
 
 
 def _told(found: Sequence[FindingGroup], margin: str, console: Console, *, code: bool) -> Iterator[Text]:
@@ -119,10 +120,10 @@ def _title(file: FileResult, console: Console) -> Text:
 def _place(file: FileResult, hunk: Hunk, sheet: _Sheet) -> str:
     """Where a hunk is: its first line, and the function around it; of a notebook the cell."""
     rows = hunk.rows
+    if file.source.notebook is not None:  # its cells are the same in both texts, and a line may come from another one
+        return f"@@ {sheet.new.place(next((row.new for row in rows if row.new), 1))} @@"
     first = next((row.old for row in rows if row.old), 1)
     place = sheet.old.place(first)
-    if file.source.notebook is not None:
-        return f"@@ {place} @@"
     lines = file.texts[0].split("\n")
     meant = [row for row in rows if row.old and (not row.same or sheet.found(row))]
     inside = next((row.before for row in meant), None)
@@ -183,7 +184,7 @@ def _numbered(
     is what was ``found`` there."""
     numbers = sheet.old(lines[0]), sheet.new(lines[1])
     if not any(numbers):  # the line at which a cell of a notebook begins
-        text, style = text.removeprefix("# code ").removeprefix("# "), "bold"
+        text, style = cell_name(text), "bold"
     head = "".join(f"{number or '':>{sheet.digits}} " for number in numbers)
     room = sheet.width - len(head) - 2
     for part, line in enumerate(_wrapped(sheet.known(text), marks, style, room, marked(text, found))):
@@ -278,6 +279,7 @@ def _side(
 ) -> list[Text]:  # fmt: skip
     if text is None:
         return []
+    text = text if number else cell_name(text)
     sign, style = (" ", "") if row.same else (sign, style)
     lines = _wrapped(text, marks, "" if row.moved else style, room)
     heads = [f"{number or '':>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]

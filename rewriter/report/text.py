@@ -22,7 +22,7 @@ def at_lines(lines: Iterable[int], notebook: Cells | None = None) -> str:
         cells: dict[int, list[int]] = {}
         for cell, line in map(notebook.place, numbers):
             cells.setdefault(cell, []).append(line)
-        return "; ".join(f"cell {cell}, {at_lines(inside)}" for cell, inside in cells.items() if cell)
+        return "; ".join(f"{notebook.named(cell)}, {at_lines(inside)}" for cell, inside in cells.items() if cell)
     return f"line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}" if numbers else ""
 
 

@@ -472,8 +472,8 @@ def test_a_notebook_and_its_module_are_asked_about_as_one(notebook: Path) -> Non
     assert terminal.end() == 0
     first, second, third, fourth, fifth = _cells_of(notebook / "nb.ipynb")
     assert first == CELLS[0] + "\nfrom torchlift.runtime import Accelerator, notebook_launcher"
-    assert (second, third) == ("!nproc", "# Moved into training_function() below.")
-    assert fourth == "# Moved into training_function() below."
+    assert (second, third) == ("!nproc", "# Moved into training_function() in cell 5.")
+    assert fourth == "# Moved into training_function() in cell 5."
     assert '\n    print("end")\n\n    accelerator.save(' in fifth
     assert "accelerator.backward(loss)" in (notebook / "utils.py").read_text()
     assert "nb.ipynb:cell 4, line 1: " in terminal.shown

@@ -64,7 +64,7 @@ def test_what_becomes_of_the_guide_is_what_it_says() -> None:
     assert after[changed[0]] == before[changed[0]].replace(
         "TensorDataset\n", "TensorDataset\nfrom torchlift.runtime import Accelerator, notebook_launcher\n"
     )
-    assert after[changed[1]] == "# Moved into training_function() below."
+    assert after[changed[1]] == "# Moved into training_function() in cell 10."
     assert after[changed[2]].startswith("%%time\ndef training_function():\n")
     assert "\ndevice, model, losses = notebook_launcher(training_function, " in after[changed[2]]
 

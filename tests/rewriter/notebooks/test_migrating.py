@@ -145,7 +145,7 @@ def test_training_cells_become_one_function_in_the_last_of_them() -> None:
     head, build, helper, training = _cells(file.after)
     assert head.startswith("%matplotlib inline\n")
     assert head.endswith("\nfrom torchlift.runtime import Accelerator, notebook_launcher")
-    assert build == "# Moved into training_function() below."
+    assert build == "# Moved into training_function() in cell 4."
     assert helper == "def helper():\n    return 3"
     assert training.startswith("def training_function():\n    model = nn.Linear(1, 1)\n")
     assert "    accelerator.backward(loss)\n" in training
@@ -169,8 +169,8 @@ def test_a_function_of_another_cell_comes_along_where_it_reads_what_the_training
     helper = "def twice(x):\n    return 2 * x\n\n\ndef after_epoch():\n    evaluate()"
     cells = _cells(_migrated(IMPORTS, "scale = 2.0", EVALUATES, helper, BUILD, f"{LOOP}\nafter_epoch()").after)
     assert cells[1] == "scale = 2.0"
-    assert cells[2] == "# Moved into training_function() below."
-    assert cells[3] == "def twice(x):\n    return 2 * x\n\n# Moved into training_function() below."
+    assert cells[2] == "# Moved into training_function() in cell 6."
+    assert cells[3] == "def twice(x):\n    return 2 * x\n\n# Moved into training_function() in cell 6."
     start = "def training_function():\n    def evaluate():\n        for x in loader:\n"
     assert cells[5].startswith(start) and "\n    def after_epoch():\n        evaluate()\n\n" in cells[5]
 
@@ -301,7 +301,7 @@ def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     show = "plt.plot(history)"
     file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, show, EVALUATION)
     plot, training = _cells(file.after)[3:]
-    assert plot == "# Moved below the training."
+    assert plot == "# Moved below the training, in cell 5."
     assert training.endswith(" or 1)\n\nplt.plot(history)\nplt.show()")
     assert training.count("plt") == 2 and "accelerator.is_main_process" not in file.after.decode()
 
@@ -399,7 +399,7 @@ def test_a_tracker_of_an_earlier_cell_is_part_of_the_training(made: str, logs: s
     file = _migrated(IMPORTS, made, BUILD, f"{LOOP}\n    {logs}", ends)
     cells = _cells(file.after)
     assert not file.blocked, [d.message for d in file.diagnoses]
-    assert cells[1].endswith("\n# Moved into training_function() below.")
+    assert cells[1].endswith("\n# Moved into training_function() in cell 5.")
     function = cells[4].partition("\n\n\n")[0]
     assert "if accelerator.is_main_process else" in function and function.endswith(f"\n    {ends}")
 
@@ -442,7 +442,7 @@ def test_raw_pictures_stay_with_the_notebook() -> None:
     cells = ("import matplotlib.pyplot as plt\n" + IMPORTS, device, raw, "rows = [1, 2]\nlen(rows)", BUILD, LOOP)
     file = _migrated(*cells)
     after = _cells(file.after)
-    assert after[1] == "# Moved into training_function() below." and after[2:4] == list(cells[2:4])
+    assert after[1] == "# Moved into training_function() in cell 6." and after[2:4] == list(cells[2:4])
     assert [d.id for d in file.diagnoses] == [], "the notebook's own process prints it once"
 
 
@@ -491,7 +491,7 @@ def test_the_class_of_a_model_that_comes_back_stays_in_the_notebook() -> None:
     build = f"import math\n\n\n{net}\n\n\n{BUILD.replace('nn.Linear(1, 1)', 'Net()')}"
     cells = _cells(_migrated(PLT, build, LOOP, "plt.plot(model(torch.ones(1, 1)).item() * math.pi)").after)
     assert cells[1].startswith("import math\n")
-    assert f"\n\n\n{net}\n\n\n# Moved into training_function() below." in cells[1]
+    assert f"\n\n\n{net}\n\n\n# Moved into training_function() in cell 3." in cells[1]
     assert "class Net" not in cells[2] and "import math" not in cells[2]
     file = _migrated(PLT, f"width = 1\n{build.replace(net, NET.replace('WIDTH', 'width'))}", LOOP, PREDICT)
     assert not file.changed and file.at(file.diagnoses[-1].line) == ":cell 2, line 5"
@@ -536,12 +536,12 @@ def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
     assert _cells(file.after)[2] == magic and "notebook_launcher(" in _cells(file.after)[3]
     if magic.startswith("%"):
         file = _migrated(IMPORTS, f"{magic}\n{BUILD}", LOOP)
-        assert _cells(file.after)[1] == f"{magic}\n# Moved into training_function() below."
+        assert _cells(file.after)[1] == f"{magic}\n# Moved into training_function() in cell 3."
 
 
 def test_the_time_that_a_cell_of_the_training_takes_is_still_told() -> None:
     cells = _cells(_migrated(IMPORTS, f"%%time\n{BUILD}", f"%%time\n{HISTORY}", "plt.plot(history)").after)
-    assert cells[1] == "%%time\n# Moved into training_function() below."
+    assert cells[1] == "%%time\n# Moved into training_function() in cell 3."
     first, _, rest = cells[2].partition("\n")
     assert (first, "notebook_launcher(training_function" in rest, "%%" in rest) == ("%%time", True, False)
     refused = _migrated(IMPORTS, BUILD, f"%%timeit -n 1\n{LOOP}")
@@ -577,7 +577,7 @@ def test_widgets_stay_with_the_notebook_and_get_the_trained_model(imported: str,
 def test_a_star_import_at_the_top_of_a_cell_stays_where_it_is() -> None:
     """Python does not allow it in a function."""
     cells = _cells(_migrated(IMPORTS, f"import os\nfrom math import *\n{BUILD}", f"from cmath import *\n{LOOP}").after)
-    assert cells[1] == "import os\nfrom math import *\n# Moved into training_function() below."
+    assert cells[1] == "import os\nfrom math import *\n# Moved into training_function() in cell 3."
     assert cells[2].startswith(
         "from cmath import *\nfrom torchlift.runtime import Accelerator, notebook_launcher\n\n\n"
     )
@@ -710,7 +710,7 @@ def test_what_follows_a_drawing_and_needs_the_training_stays_there(after: str, i
 def test_what_a_training_cell_draws_is_drawn_after_all_training() -> None:
     first = f"history = []\n{LOOP}\n    history.append(loss.item())\nplt.plot(history)"
     cells = _cells(_migrated(IMPORTS, BUILD, first, LOOP).after)
-    assert cells[2] == "# Moved into training_function() below.\n# Moved below the training."
+    assert cells[2] == "# Moved into training_function() in cell 4.\n# Moved below the training, in cell 4."
     assert cells[3].endswith(f"training_function, {COUNT}\n\nplt.plot(history)\nplt.show()")
 
 
@@ -719,7 +719,7 @@ def test_a_picture_between_two_trainings_shows_what_was_then() -> None:
     file = _migrated(PLT, BUILD, HISTORY, "plt.plot(history)\nplt.title(str(len(history)))", BUILD, HISTORY, SHOWN)
     assert [d.message for d in file.diagnoses if d.severity.value == "blocked"] == []
     cells = _cells(file.after)
-    assert cells[3] == "# Moved below the training."
+    assert cells[3] == "# Moved below the training, in cell 6."
     function, _, launched = cells[5].partition("\n\n\nhistory")
     assert function.count("\n    history_1 = history\n") == 1
     assert function.index("history_1 =") < function.rindex("history = []")
@@ -1052,3 +1052,22 @@ def test_a_model_comes_back_from_two_processes(tmp_path: Path) -> None:
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     printed = "".join(o.text for o in notebook.cells[3].outputs if o.output_type == "stream")
     assert printed == "drawn torch.Size([2, 1])\n<class '__main__.Net'>\n"
+
+
+# ---------------------------------------------------------------- the places of edits
+
+
+def test_an_edit_in_a_moved_cell_is_at_its_line_there_although_others_have_the_same_text() -> None:
+    again = "accuracy = []\nfor x in loader:\n    accuracy.append(model(x).mean().item())"
+    file = _migrated(IMPORTS, BUILD, LOOP, f"{again}\nprint(accuracy)", f"{LOOP}\nprint(loss.item())")
+    script = file.source.text.split("\n")
+    places = {(change.rule, script[change.line - 1].strip()) for change in file.changes if change.line}
+    assert ("prepare", BUILD.split("\n")[-1]) in places and ("backward", "loss.backward()") in places
+    assert {file.at(c.line) for c in file.changes if c.rule == "backward"} == {":cell 3, line 4", ":cell 5, line 4"}
+
+
+def test_what_the_training_function_returns_is_no_print() -> None:
+    file = _migrated(IMPORTS, BUILD, f"losses = []\n{LOOP}\n    losses.append(loss.item())", "plt.plot(losses)")
+    assert "    return losses\n" in _cells(file.after)[2]
+    assert not [change for change in file.changes if change.rule == "main_process"]
+    assert [file.at(change.line) for change in file.changes if change.rule == "notebook"] == [":cell 3, line 7"]

@@ -132,7 +132,7 @@ def test_a_module_that_trains_is_migrated_with_its_notebook() -> None:
     assert Path("utils.py").read_text() == STEPPED
     head, data, build, training = _cells()
     assert head.endswith("import train_one_epoch\nfrom torchlift.runtime import Accelerator, notebook_launcher")
-    assert {data, build} == {"# Moved into training_function() below."}
+    assert {data, build} == {"# Moved into training_function() in cell 4."}
     assert "\n        train_one_epoch(model, loader, optimizer, accelerator)\n" in training
     assert training.endswith(f"notebook_launcher(training_function, {LAUNCHED}")
     once = _texts(UTILS)

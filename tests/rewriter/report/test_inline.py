@@ -284,3 +284,71 @@ def test_what_blocks_is_named_at_the_end_of_a_long_list() -> None:
     assert "Blocked by" not in summary(Result((file_of(HERE, FAR),), 1), ())
     many = [stop._replace(message=f"{n}", line=n + 1) for n in range(9)]
     assert ", x.py:6 [clip], 3 more\n" in summary(Result((file_of(*many),), 1), ())
+
+
+# ---------------------------------------------------------------- moved cells
+
+
+def moved_cells() -> FileResult:
+    """A notebook whose data and model go into the function of its last cell; one line of it becomes another one."""
+    cells = [
+        "import torch",
+        "data = load()\nmodel = build(data)",
+        "for x in data:\n    loss = model(x)\n    step(loss)\n",
+    ]
+    document = {
+        "cells": [
+            {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": n + 7, "source": cell}
+            for n, cell in enumerate(cells)
+        ],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    notebook = read_notebook(json.dumps(document).encode(), Path("n.ipynb"))
+    body = (
+        "    data = load()\n    model = build(data)\n    model = prepare(model)\n\n"
+        "    for x in data:\n        loss = model(x)\n        backward(loss)"
+    )
+    after = [cells[0], "# Moved into train() in cell 3.", f"def train():\n{body}\n\n\nlaunch(train)"]
+    source = Source(notebook.path, notebook.data, notebook.read(notebook.data), "utf-8", notebook=notebook)
+    changes = (Change("prepare", 5, 1, "it is built here", offset=1), Change("backward", 9, 5, "a loss"))
+    return FileResult(source, notebook.with_texts(after), changes)
+
+
+def test_a_moved_cell_is_shown_once_where_it_goes() -> None:
+    told = Diagnosis("once", Severity.REVIEW, "it differs", "", 5, 9, 20)
+    lines = drawn(moved_cells()._replace(diagnoses=(told,)))
+    assert [line.rstrip() for line in lines[1:]] == [
+        "@@ cell 1 In[7], line 1 @@",
+        "       cell 1 In[7]",
+        " 1  1  import torch",
+        "       cell 2 In[8]",
+        "    1 +# Moved into train() in cell 3.",
+        "       cell 3 In[9]",
+        "    1 +def train():",
+        "       from cell 2 In[8]",
+        " 1  2      data = load()",
+        " 2  3      model = build(data)",
+        "                   ^^^^^^^^^^^",
+        "       | review [once] it differs",
+        "       # prepare: it is built here",
+        "    4 +    model = prepare(model)",
+        "    5 +",
+        "       cell 3 In[9], its own lines",
+        " 1  6      for x in data:",
+        " 2  7          loss = model(x)",
+        "       # backward: a loss",
+        " 3    -        step(loss)",
+        "    8 +        backward(loss)",
+        " 4  9",
+        "   10 +",
+        "   11 +launch(train)",
+        "",
+    ]
+
+
+def test_the_page_shows_the_lines_of_a_moved_cell_beside_each_other() -> None:
+    shown = re.sub(r"<(?!/?td)[^>]*>", "", sheet(0, moved_cells(), {}))
+    row = re.search(r"<td class='old n'>2</td><td[^>]*>(.*?)</td><td[^>]*>3</td><td[^>]*>(.*?)</td>", shown)
+    assert row is not None and row.groups() == ("model = build(data)", "    model = build(data)")

@@ -67,3 +67,13 @@ def test_many_files_that_cannot_be_read_are_counted() -> None:
     text = summary(Result(FILES, 7), errors, programs=PROGRAMS)
     assert text.count("error: x") == 6 and "error: 34 other files cannot be read: --details names them\n" in text
     assert summary(Result(FILES, 7), errors).count("error: x") == 40
+
+
+def test_a_path_that_is_too_long_keeps_its_beginning_and_the_name_of_its_file() -> None:
+    long = file("research/vision/detection/experiments/old/train_detector.py", edits=1)
+    ((_, line),) = lines(rows(Result((long,), 1), []), 80)
+    assert line.split()[1].startswith("research/") and line.split()[1].endswith(".../train_detector.py")
+    assert len(line) <= 80 and "1 edit" in line
+    name = file(f"a/{'very_' * 12}long.py", edits=1)
+    ((_, line),) = lines(rows(Result((name,), 1), []), 60)
+    assert line.split()[1].startswith("...") and line.split()[1].endswith("long.py")

@@ -30,6 +30,28 @@ def opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[Opcod
     return list(_spans(pairs))
 
 
+def origins(before: Sequence[str], after: Sequence[str]) -> dict[int, int]:
+    """
+    For the lines of a text, those of an earlier one that they are, wherever they have gone and however they are
+    indented; both count from 0.
+
+    A line that is nothing but space and brackets goes with its neighbours.
+    """
+    found: dict[int, int] = {}
+    left, right = list(range(len(before))), list(range(len(after)))
+    while left and right:
+        pairs: list[tuple[int, int]] = []
+        for kind, i1, i2, j1, _ in opcodes([before[i].strip() for i in left], [after[j].strip() for j in right]):
+            if kind == "equal" and any(map(str.isalnum, "".join(before[left[i]] for i in range(i1, i2)))):
+                pairs += [(left[i], right[j1 + i - i1]) for i in range(i1, i2)]
+        if not pairs:
+            break
+        found.update({j: i for i, j in pairs})
+        gone, come = ({pair[side] for pair in pairs} for side in (0, 1))
+        left, right = [i for i in left if i not in gone], [j for j in right if j not in come]
+    return found
+
+
 def grouped(codes: Sequence[Opcode], context: int) -> Iterator[list[Opcode]]:
     """Yield the opcodes that one hunk shows, with so many equal lines around each change."""
     hunk: list[Opcode] = []

@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+from torchlift.rewriter.editing.opcodes import opcodes
 from torchlift.rewriter.report.diff import patch
-from torchlift.rewriter.report.opcodes import opcodes
 
 USUAL = b"    return x\n\n\n"
 

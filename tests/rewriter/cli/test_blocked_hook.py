@@ -1,0 +1,94 @@
+"""A hook that fails says how a program is left out, and what is said to be left out is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.cli.main import run as command
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,))), batch_size=16)
+"""
+STOP = f"""{HEAD}\
+for x, y in loader:
+    if (y == 1).sum() > 5:
+        break
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+LOOK = f"""{HEAD}\
+for x, y in loader:
+    try:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    except RuntimeError:
+        continue
+"""
+TEST = f"{HEAD.partition('model = ')[0]}\n\ndef test_a_step():\n" + "".join(
+    f"    {line}\n"
+    for line in (
+        "model = nn.Linear(2, 1)",
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        "model(torch.ones(4, 2)).mean().backward()",
+        "optimizer.step()",
+    )
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("")
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    return command(CATALOGUE, arguments)
+
+
+@pytest.mark.parametrize("asked", [("--hook", "--check", "stop.py"), ("--hook", "--write", "stop.py")])
+def test_a_refused_program_is_left_out_as_the_hook_says(
+    folder: Path, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...]
+) -> None:
+    (folder / "stop.py").write_text(STOP)
+    assert run(*asked) == 2
+    said = capsys.readouterr().err
+    assert 'To leave it out: exclude = ["stop.py"] in [tool.torchlift], pyproject.toml\n' in said
+    assert "If a finding is mistaken: # migrate: skip[local-decision] at the end of stop.py:9\n" in said
+    (folder / "pyproject.toml").write_text('[tool.torchlift]\nexclude = ["stop.py"]\n')
+    assert run(*asked) == 0
+    (folder / "pyproject.toml").write_text("")
+    (folder / "stop.py").write_text(STOP.replace("> 5:", "> 5:  # migrate: skip[local-decision]"))
+    assert run("--hook", "--check", "stop.py") == 1 and "blocked" not in capsys.readouterr().err
+
+
+def test_a_check_says_each_finding_to_review_in_a_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "look.py").write_text(LOOK)
+    assert run("--hook", "--check", "look.py") == 1
+    (line,) = (
+        line
+        for line in capsys.readouterr().err.split("\n")
+        if line.startswith("  look.py:13: review [local-decision] ")
+    )
+    assert line.endswith("...") and len(line) <= 100
+
+
+def test_a_test_that_trains_does_not_fail_the_run_of_its_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_step.py").write_text(TEST)
+    assert run(".") == 0
+    assert "1 with training that nothing here is seen to start (tests/test_step.py)" in capsys.readouterr().err
+    assert run("tests/test_step.py") == 2 and "no-entry-point" in capsys.readouterr().err, "somebody asks for it"
