@@ -52,7 +52,7 @@ class LoopLayouts:
         self.unit, self._walk = unit, walk
         self._inside = set(descendants(loop))
         self._asked: dict[cst.BaseExpression, Layout] = {}
-        """What expressions give that the walk did not come to: the code behind them is gone through once, for all that
+        """What expressions give that the walk left out: the code behind them is gone through once, for all that
         ask."""
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
