@@ -52,7 +52,7 @@ class LoopLayouts:
         self.unit, self._walk = unit, walk
         self._inside = set(descendants(loop))
         self._asked: dict[cst.BaseExpression, Layout] = {}
-        """What expressions give that the walk left out: the first who asks goes through the code behind them."""
+        """What expressions give that the walk left out: the first who asks goes through the code that makes them."""
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""

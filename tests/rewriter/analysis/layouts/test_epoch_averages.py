@@ -25,6 +25,14 @@ def test_the_loss_is_reduced(trained: Trained) -> None:
     assert findings == []
 
 
+def test_a_sum_that_is_divided_by_the_rows_is_averaged(trained: Trained) -> None:
+    """The sum of all processes was divided by the rows of one: N times too large."""
+    loss = 'loss = torch.nn.functional.mse_loss(model(x), y, reduction="sum")'
+    step = "total += loss.item() / len(y)"
+    text, _ = trained(loss=loss, step=step, epoch="print(total / len(loader))")
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item() / len(y)' in text
+
+
 WHOLE = """\
 import numpy as np
 import torch
