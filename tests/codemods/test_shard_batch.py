@@ -308,15 +308,6 @@ def test_columns_of_a_text_and_a_state_that_has_as_many_rows(migrated: Migrated)
     assert "words, following = window(text_shard, i)" in new
 
 
-def test_a_loss_that_is_on_one_path_of_what_all_processes_have_is_a_mean_there_too(migrated: Migrated) -> None:
-    loop = (
-        "for k in range(0, 100, 16):\n    loss = F.cross_entropy(model(x[k : k + 16]), y[k : k + 16])\n"
-        "    if k == 0:\n        loss = model[0].weight.pow(2).sum()"
-    )
-    new = migrated(script(loop))
-    assert "    accelerator.backward(loss)\n" in new and "accelerator.shard_batch(x[k : k + 16])" in new
-
-
 CELLS = """\
 class Layers(nn.Module):
     def __init__(self, kind, depth):

@@ -40,7 +40,6 @@ from .layout import (
     inner,
     join,
     join_all,
-    of_mean,
     on_each_path,
     parts,
     settled,
@@ -69,7 +68,6 @@ class Calls(Models):
         name = method_name(node)
         base = self._eval(node.func.value) if isinstance(node.func, cst.Attribute) else None
         if name == "backward" and base is not None:
-            base = of_mean(base)
             self.backwards[node] = join(self.backwards[node], base) if node in self.backwards else base
             return REPLICATED
         if record is None:

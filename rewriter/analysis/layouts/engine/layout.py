@@ -377,15 +377,6 @@ class Mixed(Layout):
     other: Layout
 
 
-def of_mean(layout: Layout) -> Layout:
-    """A mean over the rows, or on another path what all processes have, as that mean: of what is the same on all of
-    them the mean is that."""
-    found = list(held(layout))
-    means = [one for one in found if isinstance(one, Partial) and one.op == "mean"]
-    alike = all(isinstance(one, Replicated) for one in found if one not in means)
-    return join_all(means) if means and alike and isinstance(layout, Mixed) else layout
-
-
 def settled(layout: Layout, node: cst.CSTNode) -> Layout:
     """A layout with which an operation can go on: where paths differ, that is the reason why nothing is known."""
     if isinstance(layout, Mixed):
