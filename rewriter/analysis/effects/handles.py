@@ -285,8 +285,12 @@ class Handles:
             assert isinstance(around, cst.Try)
             catching = [h for h in around.handlers if _catches(h)]
             if catching and any(node is call for node in descendants(around.body)):
-                return not (self.is_tested(call) and any(ends(h.body, _exits) for h in catching))
+                return not (self.is_tested(call) and any(ends(h.body, self._exits) for h in catching))
         return False
+
+    def _exits(self, node: cst.CSTNode) -> bool:
+        record = self.state.calls.get(node) if isinstance(node, cst.Call) else None
+        return record is not None and surroundings.ends_process(outside_name(record))
 
     def is_tested(self, call: cst.Call) -> bool:
         """Whether a folder is made under a question whether it exists: it was meant to be there or not."""
@@ -302,10 +306,6 @@ class Handles:
 def asks_existence(node: cst.CSTNode) -> bool:
     """Whether a node is a call such as ``os.path.exists(path)``."""
     return isinstance(node, cst.Call) and method_name(node) in ("exists", "isdir", "is_dir", "isfile", "is_file")
-
-
-def _exits(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Call) and dotted(node.func) in ("sys.exit", "os._exit", "exit", "quit")
 
 
 def _catches(handler: cst.ExceptHandler) -> bool:

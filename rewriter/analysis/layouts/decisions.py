@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import process_calls
+from ...facts.torch_api import process_calls, surroundings
 from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
@@ -288,11 +288,8 @@ def _steps_with(joint: Joint, unit: Unit, site: cst.Call) -> bool:
 
 def _ends(state: State, node: cst.CSTNode) -> bool:
     """Whether a call ends the process without an error that would end the others: ``exit()``, ``sys.exit()``."""
-    if not isinstance(node, cst.Call):
-        return False
-    record = state.calls.get(node)
-    name = outside_name(record) if record is not None else ""
-    return name in ("sys.exit", "os._exit") or (isinstance(node.func, cst.Name) and node.func.value in ("exit", "quit"))
+    record = state.calls.get(node) if isinstance(node, cst.Call) else None
+    return record is not None and surroundings.ends_process(outside_name(record))
 
 
 def jumps(node: cst.CSTNode, inner: bool = False) -> Iterator[str]:

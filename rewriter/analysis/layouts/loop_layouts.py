@@ -25,7 +25,6 @@ from .engine.layout import (
     held,
     holds_chosen,
     holds_figure,
-    inner,
     join,
     join_all,
     parts,
@@ -51,8 +50,6 @@ class LoopLayouts:
     def __init__(self, unit: Unit, loop: cst.CSTNode, walk: Interpreter) -> None:
         self.unit, self._walk = unit, walk
         self._inside = set(descendants(loop))
-        self._asked: dict[cst.BaseExpression, Layout] = {}
-        """What expressions give that the walk left out: the first who asks goes through the code that makes them."""
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
@@ -146,13 +143,11 @@ class LoopLayouts:
         """What an expression of the loop gives, or one of a function that it calls."""
         found = self._walk.held.get(node)
         found = found if found is not None else self._walk.within.get(node)
-        return found if found is not None else inner(self.container(node))
+        return found if found is not None else self._walk.value(node, self.unit_of(node))
 
     def container(self, node: cst.BaseExpression) -> Layout:
         """What an expression of the loop gives: of a container, also what is known of how many elements it has."""
-        if node not in self._asked:
-            self._asked[node] = self._walk.container(node, self.unit_of(node))
-        return self._asked[node]
+        return self._walk.container(node, self.unit_of(node))
 
     def counts_chosen(self, node: cst.BaseExpression) -> bool:
         """Whether some of the batch's rows, chosen by what is in them, are in an expression: it may count them."""
