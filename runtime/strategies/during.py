@@ -14,7 +14,6 @@ own adds up who was reached by whom.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from inspect import unwrap
 from typing import Any
 
 import torch
@@ -141,7 +140,7 @@ class DuringPass:
         missing, self.missing = self.missing, []
         for one in missing:
             before = one.grad
-            _give(one, torch.zeros_like(one))
+            torch.autograd.backward(one, torch.zeros_like(one))
             if before is None:
                 one.grad = None  # the reducer has taken it
 
@@ -208,7 +207,7 @@ class DuringPass:
         without = set() if all(here) else {*self._without, *(one for one, _ in self._members if one.grad is None)}
         self._whole.grad = None
         try:  # the end of the last bucket: the reducer waits for all that is on its way
-            _give(self._whole, self._whole.new_full((_WHOLE,), all(here)))
+            torch.autograd.backward(self._whole, self._whole.new_full((_WHOLE,), all(here)))
         except RuntimeError:
             watched_calls.explain()
             raise
@@ -264,15 +263,6 @@ class DuringPass:
         """Take the hooks off the parameters."""
         forget_pass(self._ddp.reducer)
         unhook(self._ddp.reducer)
-
-
-def _give(parameter: nn.Parameter, gradient: torch.Tensor) -> None:
-    """
-    Add a gradient as a backward pass does, so that the reducer hears of it.
-
-    By torch's own function: what watches the passes of the script (`torchlift verify`) must not take it for one.
-    """
-    unwrap(torch.autograd.backward)(parameter, gradient)
 
 
 def _is_odd(gradient: torch.Tensor | None) -> bool:

@@ -27,6 +27,8 @@ def install(recorder: Recorder) -> Steps:
     def watched(original: Callable[..., Any], gradients: int) -> Callable[..., Any]:
         @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if not _is_computed(tensors):
+                return original(tensors, *args, **kwargs)
             depth[0] += 1
             try:
                 if depth[0] == 1:
@@ -48,6 +50,13 @@ def install(recorder: Recorder) -> Steps:
     register_optimizer_step_post_hook(steps.after)
     _watch_autocast(recorder)
     return steps
+
+
+def _is_computed(tensors: Any) -> bool:
+    """Whether what is differentiated was computed. A pass that begins at leaves only hands them gradients, as the
+    runtime does at the end of an exchange."""
+    tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+    return any(getattr(tensor, "grad_fn", None) is not None for tensor in tensors)
 
 
 def _value(tensors: Any, gradients: Any) -> float:

@@ -13,7 +13,7 @@ from .conftest import TRAINS
 WIDTH = SMALL_BYTES // (4 * 5)
 
 
-def test_the_passes_of_the_runtime_itself_are_no_losses(tmp_path: Path, verify: Callable[..., Any]) -> None:
+def test_the_end_of_an_exchange_is_no_loss(tmp_path: Path, verify: Callable[..., Any]) -> None:
     large = f"torch.nn.Sequential(torch.nn.Linear(4, {WIDTH}), torch.nn.Linear({WIDTH}, 1))"
     before = TRAINS.replace("torch.nn.Linear(4, 1)", large).replace("lr=0.1", "lr=1e-6")
     after = (
@@ -30,6 +30,6 @@ def test_the_passes_of_the_runtime_itself_are_no_losses(tmp_path: Path, verify: 
     old, new = tmp_path / "old.py", tmp_path / "new.py"
     old.write_text(before)
     new.write_text(after)
-    seen = verify(old, new, options=("--procs", "2"))
+    seen = verify(old, new, options=("--procs", "2", "--double"))
     assert seen.broken() == {}, seen.errors
     assert seen.of("losses")["outcome"] == "held"
