@@ -153,6 +153,17 @@ def test_a_function_that_an_evaluation_calls_too_is_cut_where_the_training_calls
     assert new.count("shard_batch") == 1
 
 
+def test_a_batch_that_is_drawn_ahead_is_cut_before_the_loop_too(migrated: Migrated) -> None:
+    top = DATA + "def draw():\n    i = torch.randint(len(x), (16,))\n    return torch.stack([x[j] for j in i]), y[i]\n"
+    loop = (
+        "a, b = draw()\nfor step in range(9):\n    optimizer.zero_grad()\n    loss = F.cross_entropy(model(a), b)\n"
+        "    a, b = draw()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    new = migrated(SCRIPT.format(top=top, model=MODEL, loop=loop))
+    assert "\na, b = accelerator.shard_batch(draw())\nfor step" in new
+    assert "    a, b = accelerator.shard_batch(draw())\n    accelerator.backward(loss)" in new
+
+
 STATES = """\
 class Stack(nn.Module):
     def __init__(self):

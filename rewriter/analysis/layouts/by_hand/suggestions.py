@@ -138,7 +138,24 @@ class Suggestions:
             layout = given.get(node)
             if layout is not None and _is_cut(layout):
                 found[node] = Cut(node, self.unit, layout, sizes)
-        return list(found.values())
+        first = {call: replaced for cut in found.values() for call, replaced in self._first(cut)}
+        return [*found.values(), *first.values()]
+
+    def _first(self, cut: Cut) -> Iterator[tuple[cst.CSTNode, Cut]]:
+        """The batch that is drawn before the loop, where each turn draws the next one: ``x, y = get_batch()``."""
+        names = self.unit.names
+        targets = _targets(names, cut.node)
+        bindings = [names.binding(target) for target in targets]
+        start = names.order(self.loop)
+        for definition in {d for binding in bindings if binding is not None for d in binding.definitions}:
+            assign = next(names.enclosing(definition, cst.Assign), None)
+            call = assign.value if isinstance(assign, cst.Assign) else None
+            if not isinstance(call, cst.Call) or names.function(call) is not self.code or names.order(call) > start:
+                continue
+            alike = [t.value for t in _targets(names, call)] == [t.value for t in targets]
+            read = any(names.order(call) < names.order(r) < start for b in bindings if b is not None for r in b.reads)
+            if alike and not read and self.reach.called_at(call) == self.reach.called_at(cut.node):
+                yield call, cut._replace(node=call)
 
     def _only_trains(self, cut: Cut) -> bool:
         """Whether a function is called from the loop's own code alone."""
@@ -271,6 +288,13 @@ class Suggestions:
 
     def _reads(self, binding: Binding) -> list[cst.Name]:
         return [read for read in binding.reads if read in self.inside and not without_gradient(self.unit, read)]
+
+
+def _targets(names: Names, value: cst.CSTNode) -> list[cst.Name]:
+    """The variables that an expression is assigned to."""
+    assign = names.parents.get(value)
+    targets = [target.target for target in assign.targets] if isinstance(assign, cst.Assign) else []
+    return [name for target in targets for name in nodes_in(target, cst.Name)]
 
 
 def _is_operand(names: Names, node: cst.CSTNode) -> bool:
