@@ -13,6 +13,7 @@ import torch
 
 from ..device.kinds import address_of
 from ..device.placement import map_tree
+from ..process.call_log import frames
 from ..torch_internals import graph_clock
 from .shares import EVEN, History, ShardPlan, Shares
 
@@ -30,6 +31,7 @@ class HandedOut:
         "clock",
         "collects",
         "event",
+        "frame",
         "loader",
         "looked",
         "plan",
@@ -49,6 +51,8 @@ class HandedOut:
         self.plan = one.plan
         self.loader = one.loader
         self.by_hand = one.by_hand
+        self.frame = next(map(id, frames()), 0) if one.by_hand else 0
+        """Of the function of the script that had it cut. Its number: a frame would keep all of its variables."""
         self.looked = 0
         """How often it was looked for in the graph of a loss of another loop."""
         self.collects = torch.is_grad_enabled()
@@ -74,6 +78,11 @@ class HandedOut:
     def alive(self) -> bool:
         """Somebody still holds a tensor of it: the script, or the graph of a loss."""
         return any(reference() is not None for reference, _ in self.tensors)
+
+    def is_in_hand(self) -> bool:
+        """A batch that the script has had cut may be in use: somebody holds it, or the function that had it cut still
+        runs. That may hold a copy, or what it has gathered in place of it."""
+        return self.alive() or any(id(frame) == self.frame for frame in frames())
 
     def memories(self) -> set[int]:
         """Where those of its tensors are that somebody still holds."""
@@ -337,6 +346,6 @@ class Progress:
     def in_hand(self) -> Shares | None:
         """The `Shares` of the batch of the innermost loop that runs; None outside of all loops, and on one process."""
         one = self.innermost()
-        if one is None or (one.by_hand and not one.handed[-1].alive()):  # nobody holds the batch any more
+        if one is None or (one.by_hand and not one.handed[-1].is_in_hand()):
             return None
         return one.shares

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..process.call_log import BETWEEN, LIBRARIES
-
-
-def frames() -> list[FrameType]:
-    """The frames of the script, the innermost first; those of libraries (a progress bar) where there are no others."""
-    found = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(BETWEEN):
-            found.append(frame)
-        frame = frame.f_back
-    return [one for one in found if not one.f_code.co_filename.startswith((*LIBRARIES, "<frozen"))] or found
+from ..process.call_log import frames
 
 
 def line() -> str:

@@ -12,7 +12,7 @@ import sysconfig
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -110,6 +110,17 @@ class Ring:
     def tail(self, count: int) -> list[LoggedCall]:
         """The last `count` entries, the oldest first."""
         return list(self.entries.copy())[-count:]
+
+
+def frames() -> list[FrameType]:
+    """The frames of the script, the innermost first; those of libraries (a progress bar) where there are no others."""
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(BETWEEN):
+            found.append(frame)
+        frame = frame.f_back
+    return [one for one in found if not one.f_code.co_filename.startswith((*LIBRARIES, "<frozen"))] or found
 
 
 def parted(mine: list[LoggedCall], theirs: list[list[Any]]) -> tuple[list[Any], list[Any]] | None:

@@ -25,7 +25,7 @@ from ..syntax.definitions import unshadowed
 from ..syntax.leaving import ends
 from ..syntax.nodes import FunctionNode, is_none, keyword
 from ..syntax.scopes import Binding
-from ..syntax.walk import descendants
+from ..syntax.walk import descendants, nodes_in
 from .writes import Key, Part
 
 
@@ -157,10 +157,17 @@ class Presences:
         anyway, or keeps one: ``best is None or score < best``."""
         for around, below in unit.names.outwards(node):
             if isinstance(around, cst.Try) and around.handlers and below is not around.finalbody:
-                yield from self._keys(unit, around.body)  # whether it fails
+                yield from self._fails(unit, around)
             elif isinstance(around, (cst.If, cst.While)) and below is not around.test:
                 if not any(is_it(part) for part in _settled(around.test)):
                     yield from self._keys(unit, around.test)
+
+    def _fails(self, unit: Unit, attempt: cst.Try) -> Iterator[Key]:
+        """What decides whether a ``try`` fails. Prepared loaders come to their end on all processes together."""
+        caught = [unit.names.module.code_for_node(each.type) if each.type else "" for each in attempt.handlers]
+        for node in nodes_in(attempt.body, cst.Call) if set(caught) == {"StopIteration"} else (attempt.body,):
+            if not (isinstance(node, cst.Call) and self._drawn(node)):
+                yield from self._keys(unit, node)
 
     def _assigned(self, unit: Unit, node: cst.Attribute) -> Iterator[tuple[Unit, cst.CSTNode]]:
         """The values that the program sets an attribute of an object of its classes to."""

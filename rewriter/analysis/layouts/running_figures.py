@@ -166,9 +166,12 @@ class _FiguresOf:
             own = binding is not None and any(
                 d in self.inside and d in unshadowed(self.unit.names, binding, name) for d in _set(self.unit, binding)
             )
-            if after and own and self._is_own(name):
+            if binding is not None and after and own and (self._is_own(name) or self._holds_figure(binding)):
                 told.add(name.value)
                 yield Count(name, "figure", name.value)
+
+    def _holds_figure(self, binding: Binding) -> bool:
+        return self.layouts is not None and self.layouts.holds_figure(binding)
 
     # Whose rows -------------------------------------------------------------------------------------------------------
 

@@ -143,6 +143,17 @@ def totals_of_batches_that_are_gone():
     assert accelerator.reduce(torch.tensor(1.0), reduction="sum").item() == size
 
 
+def a_batch_that_its_function_has_replaced():
+    """By what it has gathered, and by a copy: a mean of single numbers still counts the rows."""
+    x = accelerator.shard_batch(rows(7))
+    mean = x.mean()
+    x = accelerator.gather_for_metrics(x)
+    assert abs(accelerator.reduce(mean, reduction="mean").item() - 4) < 1e-12
+    x = accelerator.shard_batch(rows(7))
+    x = x.float()
+    assert abs(accelerator.reduce(x.mean(), reduction="mean").item() - 4) < 1e-6
+
+
 def a_loader_beside_it_keeps_its_own():
     accelerator.shard_batch(rows(7))
     loader = accelerator.prepare(DataLoader(TensorDataset(rows(4 * size)), batch_size=4))
@@ -204,5 +215,5 @@ for check in CHECKS:
     accelerator._progress.clear()
     print(check.__name__, flush=True)
     check()
-assert len(CHECKS) == 18, len(CHECKS)
+assert len(CHECKS) == 19, len(CHECKS)
 print("RESULT true", flush=True)
