@@ -239,6 +239,12 @@ class Step:
                     return True
         return False
 
+    def joins_columns(self) -> cst.BinaryOperation | None:
+        """Where rows meet columns: where those of one of the values are was taken for granted, and is not so."""
+        met = (node for node in self.behind if isinstance(node, cst.BinaryOperation) and self.layouts.ran(node))
+        found = ((node, self.layouts.value(node)) for node in met)
+        return next((node for node, one in found if isinstance(one, Unclear) and one.elsewhere), None)
+
     def of_unknown_rows(self) -> str | None:
         """
         A variable of unknown kind that is made from the batch, and used together with gathered rows.

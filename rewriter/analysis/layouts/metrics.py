@@ -265,6 +265,8 @@ def _doubt(
     inside = step.in_containers()
     if inside is not None:
         return _Doubt(f"`{inside}` has rows of the batch in a list or a dict, and could not be gathered")
+    if (joined := step.joins_columns()) is not None:
+        return _Doubt("it joins rows with columns: of what would be gathered, something has its rows elsewhere", joined)
     if alone := read_alone(step.layouts, step.behind):
         return _Doubt(f"it reads `{alone}` as one number: each batch has one row, and gathered batches have several")
     if (cut := next((node for node in step.behind if step.cuts_rows(node)), None)) is not None:

@@ -91,7 +91,7 @@ class Functions(Expressions):
         scope = unit.names.scopes[node]
         for binding in scope.bindings.values():
             self._set(binding, None)
-        places = positional(node)[1 if method else 0 :]
+        owner, places = positional(node)[:method], positional(node)[method:]
         self._units.append(unit)
         self._frames.append(handed.constants)
         self._inside.append(node)
@@ -110,7 +110,7 @@ class Functions(Expressions):
                 self._set(binding, Each(join_all(map(inner, rest))))
             elif param.name.value in filled:
                 self._set(binding, filled[param.name.value])
-            elif "**" in filled and varies(filled["**"]):  # of which keys it has, nothing is known
+            elif "**" in filled and varies(filled["**"]) and param not in owner:  # nothing is known of its keys
                 self._set(binding, filled["**"])
             else:
                 none = param.default is not None and is_none(param.default)

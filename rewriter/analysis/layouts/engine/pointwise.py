@@ -178,7 +178,7 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
                 return Unclear("it joins each row with each other row", node, joint=True)
             return marked(one if one.rank >= other.rank else other, one, other)
         if one.dim != other.dim:
-            return Unclear("it joins rows with columns", node)
+            return Unclear("it joins rows with columns", node, elsewhere=True)
         return marked(replace(one, rank=one.rank or other.rank), one, other)
     if one == other:
         return one

@@ -543,3 +543,35 @@ def test_a_data_set_with_the_name_of_a_loader_is_none(shown: str, told: list[str
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after
     assert [trait.name for trait in file.traits if trait.kind == "length"] == told
+
+
+MOVED = """\
+import torch
+from torch.utils.data import DataLoader
+
+on_gpu = torch.cuda.is_available()
+model = torch.nn.Linear(6, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=8, shuffle=True)
+for epoch in range(3):
+    for x, y in loader:
+        if on_gpu:
+            x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        loss = torch.mean(torch.square(model(x) - y))
+        loss.backward()
+        optimizer.step()
+    print("last", loss.item())
+with torch.no_grad():
+    x = rows[:4]
+    if on_gpu:
+        x = x.cuda()
+    print(model(x).tolist())
+"""
+
+
+@pytest.mark.hazard("E6")
+def test_a_last_loss_whose_batch_has_its_name_again_in_an_evaluation() -> None:
+    (file,) = migrate([decode(MOVED.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(loss)" in file.after
+    assert "loss" in [trait.name for trait in file.traits if trait.kind == "figure"]

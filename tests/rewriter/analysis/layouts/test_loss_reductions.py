@@ -233,3 +233,45 @@ def test_a_part_of_what_an_unknown_model_gives_is_no_choice_of_rows() -> None:
     (file,) = migrate([decode(READER.encode(), Path("train.py"))], CATALOGUE, assume).files
     (found,) = [found.message for found in file.diagnoses if found.id == "loss-reduction"]
     assert "(what `got[0]` is cannot be told)" in found
+
+
+WEIGHED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 4)
+
+    def forward(self, x, y=None, w=None):
+        found = {{"out": {out}}}
+        if y is not None:
+            each = F.cross_entropy(found["out"], y, reduction="none")
+            found["loss"] = (each * w).sum() / (w.sum() + 1e-5)
+        return found
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in DataLoader(rows, batch_size=8):
+    batch = {{key: value for key, value in batch.items()}}
+    optimizer.zero_grad()
+    found = model(**batch)
+    found["loss"].backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "out",
+    ["F.linear(x, self.table.weight)", "self.table(x)", "unseen(x)"],
+    ids=["by the weights of another layer", "by a layer", "by code that is not seen"],
+)
+def test_a_table_of_the_arguments_is_not_the_model_itself(out: str) -> None:
+    """`self` was taken for an entry of `**batch`, and so the weighted loss for one of which nothing is known."""
+    text = WEIGHED.format(out=out).replace("import torch\n", "import torch\nfrom elsewhere import unseen\n", 1)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after
+    assert "weighted-mean" in [finding.id for finding in file.diagnoses]

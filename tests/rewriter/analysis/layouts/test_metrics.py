@@ -961,3 +961,45 @@ def test_a_loss_whose_terms_an_option_decides_is_a_mean() -> None:
     text = file.after.decode()
     assert 'loss = accelerator.reduce(loss.detach(), reduction="mean")' in text and "gather" not in text
     assert "loss-reduction" not in [found.id for found in file.diagnoses]
+
+
+COLUMNS = """\
+import torch
+from solvers import solve
+from torch.utils.data import DataLoader
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.start = torch.nn.Linear(6, 3)
+
+    def forward(self, x):
+        return solve(self.start(x))
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(train, batch_size=8, shuffle=True):
+    loss = torch.nn.functional.mse_loss(model(x), y{turned})
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    error, seen = 0.0, 0
+    for x, y in DataLoader(test, batch_size=8):
+        out = model(x)
+        off = out - y{turned}
+        error += off.pow(2).sum().item()
+        seen += off.numel()
+    print(error / seen)
+"""
+
+
+def test_what_meets_turned_rows_has_its_own_along_another_dimension() -> None:
+    """Nothing is known of `solve`: that its rows come first was taken for granted, and is not so."""
+
+    def text(turned: str) -> str:
+        source = decode(COLUMNS.format(turned=turned).encode(), Path("train.py"))
+        return migrate([source], CATALOGUE, Config()).files[0].after.decode()
+
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in text("")
+    assert "accelerator.backward(loss)" in text(".transpose(0, 1)") and "gather" not in text(".transpose(0, 1)")

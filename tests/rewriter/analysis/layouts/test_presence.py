@@ -10,6 +10,7 @@ import pytest
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.result import FileResult
 from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
@@ -144,3 +145,53 @@ for x, y in loader:
     file = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files[0]
     assert "accelerator.backward(loss)" in file.after.decode()
     assert [finding.id for finding in file.diagnoses] == []
+
+
+PREFETCHED = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Ahead:
+    def __init__(self, loader):
+        self.loader = loader
+        self.reset()
+
+    def reset(self):
+        self.batches = iter(self.loader)
+        self.load()
+
+    def load(self):
+        try:
+            self.batch = next(self.batches)
+        except {error}:
+            self.batch = None
+
+    def next(self):
+        batch = self.batch
+        self.load()
+        return batch
+
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ahead = Ahead(DataLoader(data, batch_size=8, shuffle=True))
+for epoch in range(2):
+    ahead.reset()
+    batch = ahead.next()
+    while batch is not None:
+        loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        batch = ahead.next()
+"""
+
+
+def test_loaders_come_to_their_end_together() -> None:
+    """Whether another error comes is one process's own."""
+
+    def result(error: str) -> FileResult:
+        source = decode(PREFETCHED.format(error=error).encode(), Path("train.py"))
+        return migrate([source], CATALOGUE, Config()).files[0]
+
+    assert "accelerator.backward(loss)" in result("StopIteration").after.decode()
+    assert "local-decision" in [finding.id for finding in result("OSError").diagnoses]
