@@ -589,6 +589,41 @@ def test_a_mask_over_all_rows_of_a_graph_is_no_batch(
     assert "chosen = accelerator.shard_batch(chosen)\nfor step" in followed
 
 
+OWN = """\
+import sys
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, rows):
+        return self.layer(rows)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = Own() if "own" in sys.argv else {other}
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, rows):
+        return self.head(self.body(rows))
+
+model = Net().to(device)"""
+
+
+@pytest.mark.parametrize(("other", "cut"), [("nn.Linear(8, 8)", True), ("nn.Softmax(dim=0)", False)])
+def test_a_layer_by_option_is_followed_beside_one_of_the_program(
+    other: str, cut: bool, result: Callable[..., FileResult]
+) -> None:
+    """The class of the program alone was followed: a layer that mixes the rows was cut."""
+    file = result(
+        script("for step in range(9):\n    loss = F.cross_entropy(model(x), y)", model=OWN.format(other=other))
+    )
+    assert file.blocked != cut
+    assert cut or "Softmax works along the dimension" in file.diagnoses[0].message
+
+
 def test_accelerate_has_no_method_for_it(check_noop: Callable[..., None]) -> None:
     check_noop(script(CUT["the whole data"][0]), "no-data-parallel-axis", target=Target.ACCELERATE)
 

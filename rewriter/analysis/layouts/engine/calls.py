@@ -83,7 +83,11 @@ class Calls(Models):
                 return self._rows_for_rows(record, given)
         functions = self._run_by(record)
         if functions:
-            return join_all(self._call(function, record, given) for function in functions)
+            layers, waited = self._layers_beside(record), self._recursion.unanswered
+            found = join_all(self._call(function, record, given) for function in functions)
+            if layers:  # what a wrapper of layers gives is what they give, and not only what it gives itself
+                self._recursion.unanswered = waited
+            return join_all([found, *(self._module(layer, given) for layer in layers)])
         fields = () if any(arg.star for arg in node.args) else record_fields(self.state, record)
         if fields:
             named = dict(zip(fields, given.plain, strict=False)) | given.named

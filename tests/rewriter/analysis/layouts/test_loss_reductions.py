@@ -233,3 +233,12 @@ def test_a_part_of_what_an_unknown_model_gives_is_no_choice_of_rows() -> None:
     (file,) = migrate([decode(READER.encode(), Path("train.py"))], CATALOGUE, assume).files
     (found,) = [found.message for found in file.diagnoses if found.id == "loss-reduction"]
     assert "(what `got[0]` is cannot be told)" in found
+
+
+@pytest.mark.parametrize(("other", "told"), [('reduction="sum"', True), ("", False)])
+def test_a_criterion_by_option_beside_one_of_the_program(other: str, told: bool, trained: Trained) -> None:
+    """The class of the program alone was asked, which is a mean."""
+    top = "import sys\n" + FUNCTIONAL + KEEPS.replace('"sum"', '"mean"')
+    top += f'criterion = Loss() if "own" in sys.argv else nn.CrossEntropyLoss({other})\n'
+    _, findings = trained(top=top, loss="loss = criterion(model(x), y)")
+    assert any("loss-reduction" in one for one in findings) == told
