@@ -612,7 +612,14 @@ class Net(nn.Module):
 model = Net().to(device)"""
 
 
-@pytest.mark.parametrize(("other", "cut"), [("nn.Linear(8, 8)", True), ("nn.Softmax(dim=0)", False)])
+@pytest.mark.parametrize(
+    ("other", "cut"),
+    [
+        ("nn.Linear(8, 8)", True),
+        ("nn.Sequential(Own(), torch.nn.utils.weight_norm(nn.Linear(8, 8)))", True),
+        ("nn.Softmax(dim=0)", False),
+    ],
+)
 def test_a_layer_by_option_is_followed_beside_one_of_the_program(
     other: str, cut: bool, result: Callable[..., FileResult]
 ) -> None:

@@ -75,7 +75,8 @@ class Models(Functions):
         """The layers and criteria of packages that a call may run, beside a class of the program: by an option."""
         owner = record.receiver if method_name(record.node) == "forward" else self.state.values.get(record.node.func)
         found = origins(owner, Role.MODEL, Role.CRITERION)
-        return [one for one in found if one.qualified and one not in self.state.klass]
+        known = [one for one in found if one.qualified and row(one.qualified) is not None]
+        return [one for one in known if one not in self.state.klass]
 
     def _is_layer(self, record: CallRecord) -> bool:
         """Whether what a call runs is of a class of torch's own."""

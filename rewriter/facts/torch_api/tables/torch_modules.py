@@ -195,6 +195,10 @@ ROWS: Table = {
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": ("wrapper", {}),
     "*.convert_sync_batchnorm": ("wrapper", {}),
     "torch.compile": ("passes", {}),
+    "torch.nn.utils.weight_norm": ("passes", {}),
+    "torch.nn.utils.spectral_norm": ("passes", {}),
+    "torch.nn.utils.parametrizations.weight_norm": ("passes", {}),
+    "torch.nn.utils.parametrizations.spectral_norm": ("passes", {}),
     "torch.nn.parallel.data_parallel": ("applied", {}),
     # methods of a model that give the model itself
     "torch.nn.Module.to": ("module_in_place", {"moves": True}),
