@@ -250,7 +250,7 @@ def _unfit(mask: Shard, part: cst.BaseSlice, node: cst.CSTNode) -> Unclear:
     return Unclear(
         f"{spelled} is a mask, and says of each row of the whole whether it is chosen: a shard of it does not fit",
         node,
-        remedy=f"choose by the places of the rows{places}: then each process trains on its share of the chosen rows. "
+        remedy=f"choose by the places of the rows{places}: then each process trains on its shard of the chosen rows. "
         "Or keep it on one device",
     )
 
