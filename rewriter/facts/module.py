@@ -300,6 +300,8 @@ class ModuleFacts(NamedTuple):
     """Reads of what only their wrapper had: ``model.device_ids``."""
     wrapper_reads: tuple[WrapperRead, ...] = ()
     """What else was asked of their wrapper."""
+    for_wrappers: tuple[cst.CSTNode, ...] = ()
+    """Statements that call what takes their wrapper alone."""
     prefixed: tuple[cst.Call, ...] = ()
     """States of such models whose keys began with the wrapper's prefix."""
     prepares: tuple[Prepare, ...] = ()

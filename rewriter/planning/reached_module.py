@@ -197,6 +197,7 @@ class ReachedModule:
             own_names=tuple(own_names(unit, found.inner_models)) if plain else (),
             of_wrappers=tuple(found.of_wrappers),
             wrapper_reads=tuple(found.wrapper_reads),
+            for_wrappers=tuple(found.for_wrappers),
             prefixed=tuple(found.prefixed),
             cuts_batches=self._cuts_batches(),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),

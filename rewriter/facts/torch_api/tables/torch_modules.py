@@ -184,6 +184,10 @@ ROWS: Table = {
         "wrapper",
         {"distributes": "threads", "own": "device_ids output_device src_device_obj"},
     ),
+    "torch.nn.parallel.data_parallel.DataParallel": (
+        "wrapper",
+        {"distributes": "threads", "own": "device_ids output_device src_device_obj"},
+    ),
     "torch.nn.parallel.DistributedDataParallel": (
         "wrapper",
         {"distributes": "processes", "own": "device_ids output_device process_group reducer"},
