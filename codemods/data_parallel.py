@@ -65,6 +65,8 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
                 "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
             )  # fmt: skip
+    for statement in facts.for_wrappers:
+        yield Remove(ID, statement, reason="this function takes the wrapper alone, which is removed")
     for branch in facts.unwrapped_branches:
         yield Replace(ID, branch, opened, reason="this is done where the model is not wrapped, which it never is now")
     for node in facts.of_wrappers:

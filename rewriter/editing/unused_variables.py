@@ -21,7 +21,7 @@ from .edits import Edit, Remove, speaks_of_device
 from .imports import exported, names_in
 
 _LOOKING = frozenset({"globals", "locals", "vars", "eval", "exec"})
-_CALLS = frozenset("is_available device_count is_built device range list int str bool len input max min".split())
+_CALLS = frozenset("is_available device_count is_built device range list int str bool len input max min format".split())
 _CHOOSING = frozenset("the a tensor tensors type types device configuration config choose select set define".split())
 _ROUNDS = 4
 

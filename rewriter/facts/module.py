@@ -213,7 +213,8 @@ class Count(NamedTuple):
     well), ``limit`` (the first so many batches), ``rate`` (a learning rate follows it), ``bar``, ``early-length`` (of a
     loader, before it is prepared), ``filled`` (means of batches, of which the last are filled up), ``running`` (a
     figure of the epoch so far), ``figure`` (of a step), ``alike`` (random numbers for rows that are the same on all
-    processes), ``reseeded`` (torch, with such a number)."""
+    processes), ``reseeded`` (torch, with such a number), ``unseen`` (a call of a package that no table
+    describes, before the training)."""
     text: str
 
 
@@ -299,6 +300,8 @@ class ModuleFacts(NamedTuple):
     """Reads of what only their wrapper had: ``model.device_ids``."""
     wrapper_reads: tuple[WrapperRead, ...] = ()
     """What else was asked of their wrapper."""
+    for_wrappers: tuple[cst.CSTNode, ...] = ()
+    """Statements that call what takes their wrapper alone."""
     prefixed: tuple[cst.Call, ...] = ()
     """States of such models whose keys began with the wrapper's prefix."""
     prepares: tuple[Prepare, ...] = ()

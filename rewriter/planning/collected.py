@@ -106,7 +106,7 @@ class Collected:
         self.twofold = list(mover.twofold(self.inner_models))
         self.of_wrappers = mover.of_wrappers(unit, gone)
         reads = WrapperReads(state, reach, frozenset(gone))
-        self.wrapper_reads = list(reads.of(unit))
+        self.wrapper_reads, self.for_wrappers = list(reads.of(unit)), list(reads.only_for_wrappers(unit))
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
         self.calls = [c for c in asked if c not in probes and not self._is_own_code(state.calls[c])]

@@ -21,6 +21,7 @@ from ..analysis.distributed.cuda_guards import CudaGuards
 from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
 from ..analysis.effects.folders import made_by_all, may_be_there
+from ..analysis.effects.unseen import before_training
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.rows_done import rows_done
 from ..analysis.layouts.running_figures import running_figures
@@ -196,6 +197,7 @@ class ReachedModule:
             own_names=tuple(own_names(unit, found.inner_models)) if plain else (),
             of_wrappers=tuple(found.of_wrappers),
             wrapper_reads=tuple(found.wrapper_reads),
+            for_wrappers=tuple(found.for_wrappers),
             prefixed=tuple(found.prefixed),
             cuts_batches=self._cuts_batches(),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
@@ -308,6 +310,7 @@ class ReachedModule:
         yield from found.averages
         yield from alike_draws(state, unit, reach)
         yield from own_noise(state, unit, reach, training, by_hand=self._cuts_batches())
+        yield from before_training(state, unit, reach, training)
         yield from early_lengths(state, unit, found.before_prepare)
         yield from running_figures(state, reach, unit, training, found.effects, found.gathers)
 

@@ -77,6 +77,12 @@ def expectations(result: Result) -> Iterator[str]:
             "times fewer. A prepared scheduler takes this into account. Other code that counts steps (an optimizer "
             "with its own warm-up, a learning rate set by hand) does not: divide by accelerator.num_processes."
         )
+    if found := by_kind.get("unseen"):
+        yield (
+            f"{_named(found, where)}: of {'a package' if len(found) == 1 else 'packages'} whose effects are not known. "
+            f"Every process calls {'it' if len(found) == 1 else 'them'}: what should happen once (a file, a message), "
+            "guard by hand."
+        )
     yield from _counted(by_kind, where)
     if found := by_kind.get("mac"):
         yield (

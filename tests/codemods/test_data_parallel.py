@@ -385,3 +385,23 @@ def test_a_teacher_that_nothing_prepares_keeps_its_move() -> None:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"        net = net.to(accelerator.device)\n" in file.after
     assert "conflict" not in [found.id for found in file.diagnoses]
+
+
+WATCHED = """\
+from torch.nn.parallel.data_parallel import DataParallel
+
+def watch(wrapped):
+    {first}
+    old = wrapped.replicate
+    wrapped.replicate = lambda *given: old(*given)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "goes"), [("assert isinstance(wrapped, DataParallel)", True), ("assert wrapped is not None", False)]
+)
+def test_a_call_of_what_takes_the_wrapper_alone_goes_with_it(first: str, goes: bool, lines: Lines) -> None:
+    """It stayed, and its demand failed."""
+    built = "if torch.cuda.is_available():\n    model = torch.nn.DataParallel(model)\n    watch(model)"
+    gone, _, _ = lines(top=WATCHED.format(first=first), built=built)
+    assert ("    watch(model)" in gone) == goes

@@ -56,6 +56,21 @@ MOVES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         ["if torch.cuda.is_available():", "    model.cuda()"],
         [],
     ),
+    "a batch, to a GPU by a number that is added": (
+        {"step": "x = x.to('cuda:' + str(size))"},
+        ["        x = x.to('cuda:' + str(size))"],
+        [],
+    ),
+    "a batch, to a GPU by a number that is filled in": (
+        {"step": "x = x.to('cuda:{}'.format(size))"},
+        ["        x = x.to('cuda:{}'.format(size))"],
+        [],
+    ),
+    "a model, to a GPU by a number that is filled in": (
+        {"built": "model = model.to('cuda:%d' % size)"},
+        ["model = model.to('cuda:%d' % size)"],
+        [],
+    ),
     "a batch": ({"step": "x = x.to(device)"}, ["        x = x.to(device)"], []),
     "all of a batch": (
         {"step": "x, y = x.to(device), y.to(device)"},

@@ -434,3 +434,12 @@ def test_an_attribute_that_only_the_launcher_decides(asked: str) -> None:
 def test_an_attribute_that_the_user_decides_is_an_obstacle() -> None:
     (found,) = [d for d in result(FLAGGED.format(asked="settings.rate > 1")).diagnoses if d.severity.value == "blocked"]
     assert "decides whether the processes are connected" in found.message
+
+
+def test_what_the_user_decides_beside_the_launcher_is_said() -> None:
+    """A launcher's processes are connected in any case, and the script would take each of them for the only one."""
+    file = result(FLAGGED.format(asked="self.place != -1 and not settings.alone"))
+    (found,) = file.diagnoses
+    assert "init_process_group" not in file.after.decode()
+    assert found.severity.value == "review"
+    assert "whatever `settings.many` says, and `settings.alone` is a part of that" in found.message

@@ -570,6 +570,78 @@ def test_what_has_no_rows_is_refused(top: str, step: str, check_noop: Callable[.
     check_noop(script(f"for step in range(9):\n    {step}", f"{top}\n{DATA}"), "no-data-parallel-axis")
 
 
+MASKS = {
+    "a list of truths": "torch.tensor([False] * 100)",
+    "a type": "torch.arange(100).to(torch.bool)",
+    "a comparison": "torch.arange(100) < 80",
+    "a comparison, as an array": "torch.from_numpy(np.array([k < 80 for k in range(100)]))",
+    "a type of arrays": "torch.from_numpy(np.zeros(100, dtype=np.bool_))",
+    "bytes": "torch.ByteTensor([1] * 80 + [0] * 20)",
+    "all but another": "~(torch.arange(100) > 80) & torch.ones(100).bool()",
+}
+GRAPH = """\
+from graphs import load
+graph = load()
+chosen = {made}
+"""
+
+
+@pytest.mark.parametrize("made", MASKS.values(), ids=MASKS)
+def test_a_mask_over_all_rows_of_a_graph_is_no_batch(
+    made: str, result: Callable[..., FileResult], migrated: Migrated
+) -> None:
+    """What the graph gives has all rows, and a shard of the mask fewer. By their places a share can be chosen."""
+    loop = "for step in range(9):\n    out = model(graph)\n    loss = F.cross_entropy(out[chosen], graph.y[chosen])"
+    top = GRAPH.format(made=made)
+    (found,) = [one for one in result(script(loop, top)).diagnoses if one.severity.value == "blocked"]
+    assert found.id == "no-data-parallel-axis" and "`chosen` is a mask" in found.message, found.message
+    assert "chosen = chosen.nonzero().squeeze(1)" in found.remedy
+    followed = migrated(script(loop, f"{top}chosen = chosen.nonzero().squeeze(1)\n"))
+    assert "chosen = accelerator.shard_batch(chosen)\nfor step" in followed
+
+
+OWN = """\
+import sys
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, rows):
+        return self.layer(rows)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = Own() if "own" in sys.argv else {other}
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, rows):
+        return self.head(self.body(rows))
+
+model = Net().to(device)"""
+
+
+@pytest.mark.parametrize(
+    ("other", "cut"),
+    [
+        ("nn.Linear(8, 8)", True),
+        ("nn.Sequential(Own(), torch.nn.utils.weight_norm(nn.Linear(8, 8)))", True),
+        ("nn.Softmax(dim=0)", False),
+    ],
+)
+def test_a_layer_by_option_is_followed_beside_one_of_the_program(
+    other: str, cut: bool, result: Callable[..., FileResult]
+) -> None:
+    """The class of the program alone was followed: a layer that mixes the rows was cut."""
+    file = result(
+        script("for step in range(9):\n    loss = F.cross_entropy(model(x), y)", model=OWN.format(other=other))
+    )
+    assert file.blocked != cut
+    assert cut or "Softmax works along the dimension" in file.diagnoses[0].message
+
+
 def test_accelerate_has_no_method_for_it(check_noop: Callable[..., None]) -> None:
     check_noop(script(CUT["the whole data"][0]), "no-data-parallel-axis", target=Target.ACCELERATE)
 

@@ -362,12 +362,14 @@ class ConstantValues:
         init = klass.method("__init__") if klass is not None else None
         made = self._state.calls.get(thing.node) if isinstance(thing, (Instance, Origin)) else None  # type: ignore[call-overload]
         found: list[Values] = []
+        begun = False
         for unit, value in filter(None, writes):
             at_birth = init is not None and made is not None and unit.names.function(value) is init.node
+            begun |= init is not None and unit.names.function(value) is init.node
             found.append(self._values(unit, value, self.handed(init.node, made) if at_birth else {}))  # type: ignore[union-attr,arg-type]
-        if found or klass is None:
-            return union(found) if found else None
-        return self._declared(klass, name, made)
+        if klass is not None and not begun and (not found or _declares(klass, name)):
+            found.append(self._declared(klass, name, made))
+        return union(found) if found else None
 
     def _declared(self, klass: Klass, name: str, made: CallRecord | None) -> Values:
         """What the body of a class says of an attribute: a field of a data class is what its constructor is given."""
@@ -441,6 +443,11 @@ class ConstantValues:
             return default  # it is not among the options
         sites = [each for each in self._reach.reached_sites(around) if not self.never(each.unit, each.node)]
         return union(self._option(name, default, each, seen | {around}) for each in sites) if sites else None
+
+
+def _declares(klass: Klass, name: str) -> bool:
+    """Whether the body of a class, or of one that it inherits from, says something of an attribute."""
+    return name in klass.unit.names.scopes[klass.node].bindings or any(_declares(base, name) for base in klass.bases)
 
 
 class UsualValues(ConstantValues):

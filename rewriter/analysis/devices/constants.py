@@ -25,6 +25,8 @@ from .device_flags import Flag, always_cpu
 from .device_names import DeviceName, cpu_condition
 
 _NUMBERED = re.compile(r"""^['"][a-z]+:\d+['"]$""")
+_FILLED_IN = re.compile(r"^[a-z]*:(\{[^}]*\}|%[ds])?$")
+"""A text to which a number is added, or that has one filled in: ``cuda:``, ``cuda:{}``, ``cuda:%d``."""
 Read = tuple[Unit, cst.BaseExpression]
 
 
@@ -66,8 +68,10 @@ def gpus_by_number(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The outermost expressions below a node that give the name of one GPU."""
     if isinstance(node, cst.SimpleString) and _NUMBERED.match(node.value):
         yield node
-    elif isinstance(node, (cst.FormattedString, cst.ConcatenatedString, cst.BinaryOperation)):
-        if any(text.endswith(":") for text in _texts(node)):
+    elif isinstance(node, (cst.FormattedString, cst.ConcatenatedString, cst.BinaryOperation)) or (
+        isinstance(node, cst.Call) and method_name(node) == "format"
+    ):
+        if any(map(_FILLED_IN.match, _texts(node))):
             yield node
     else:
         for child in children(node):

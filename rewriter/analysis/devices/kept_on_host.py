@@ -1,4 +1,7 @@
-"""What the objects that a step uses keep on the CPU: tensors that their constructors make or are given, unmoved."""
+"""
+What a step uses that stays on the CPU: tensors that are made before the loop, or that the constructors of objects make
+or are given, unmoved.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
 from ..dataflow.solver import Thing
 from ..dataflow.values import Klass, State, Unit, origins
+from ..syntax.definitions import bindings_value
 from ..syntax.walk import children, descendants
 from ..training.training import Training, whole
 from .made_on_host import MadeOnHost
@@ -34,14 +38,16 @@ class Kept(NamedTuple):
 
 def kept_on_host(state: State, reach: Reach, training: Training) -> Iterator[Kept]:
     """
-    The tensors of the CPU that objects keep, and that meet the batches of a loop: those in attributes, and the weights
-    of losses. What is registered in a model that is prepared moves with it.
+    The tensors of the CPU that variables and objects keep, and that meet the batches of a loop: those in attributes,
+    and the weights of losses. What is registered in a model that is prepared moves with it.
     """
     keepers = _Keepers(state, reach, training)
     for loop in (*training.train_loops, *training.eval_loops):
         for node in reach.runs_in(loop):
             if isinstance(node, cst.Attribute):
                 yield from keepers.in_attribute(node)
+            elif isinstance(node, cst.Name):
+                yield from keepers.in_variable(node, loop)
             elif isinstance(node, cst.Call):
                 yield from keepers.in_loss(node)
 
@@ -75,6 +81,17 @@ class _Keepers:
             klass = self._state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
             if isinstance(klass, Klass):
                 yield from self._assigned(klass, node.attr.value, prepared=self._is_prepared(thing))
+
+    def in_variable(self, name: cst.Name, loop: cst.CSTNode) -> Iterator[Kept]:
+        """What a variable is given before a loop that gives it a tensor of the CPU, where it meets a batch."""
+        unit = next((u for u in self._reach.units if name in u.names.parents), None)
+        binding = unit.names.binding(name) if unit is not None else None
+        if unit is None or binding is None or not self._meets(unit, name):
+            return
+        before = [d for d in binding.definitions if all(above is not loop for above in unit.names.ancestors(d))]
+        for value in bindings_value(unit.names, binding, before):
+            if self._is_kept(unit, value):
+                yield Kept(unit, value, f"`{name.value}`")
 
     def _is_prepared(self, thing: Thing) -> bool:
         return isinstance(thing, Origin) and whole(self._state, thing) in self._training.models

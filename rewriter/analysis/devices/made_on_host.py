@@ -15,10 +15,10 @@ import libcst as cst
 
 from ...facts.roles import Role
 from ...facts.torch_api.kinds import tensors
-from ...facts.torch_api.loading import row
+from ...facts.torch_api.loading import row, transfer
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, State, Unit, origins
+from ..dataflow.values import CallRecord, External, State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.walk import descendants
 
@@ -103,8 +103,15 @@ class MadeOnHost:
             return _Memory.HOST
         if method:
             moves = isinstance(kind, tensors.Convert) and kind.device == "argument"
-            return _Memory.DEVICE if moves else None
+            return _Memory.DEVICE if moves and not self._is_host_type(here.node) else None
         return self._made(here, outside, kind) if outside.startswith("torch.") else None
+
+    def _is_host_type(self, call: cst.Call) -> bool:
+        """``x.type(torch.FloatTensor)``: a type of the CPU moves nothing that is new, and a batch gets its dtype."""
+        held = self.state.values.get(call.args[0].value) if call.args else None
+        names = [t.qualified for t in (held.things if held is not None else ()) if isinstance(t, External)]
+        kinds = [transfer(name, tensors.Convert) for name in names]
+        return bool(kinds) and all(kind is not None and kind.device == "host" for kind in kinds)
 
     def _made(self, here: _At, outside: str, kind: object) -> _Memory | None:
         """What a function of torch says that makes a tensor."""

@@ -220,7 +220,7 @@ class Mover:
                 return None
             if any(o.qualified != "follows" for o in held):
                 return arg
-            if position == 0 and self._named_device(arg.value):
+            if position == 0 and (self._named_device(arg.value) or arg.value in gpus_by_number(arg.value)):
                 return arg
             if (position == 0 or arg.keyword is not None) and self._numbered(call, arg.value):
                 return arg

@@ -27,7 +27,7 @@ from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .init_sites import Start
 from .manual_ddp import ByHand
-from .obstacles import blocked, obstacle, unsure
+from .obstacles import also_of_user, blocked, obstacle, unsure
 from .rank_spellings import number
 from .replacements import INSTEAD, calls, of_torch, running
 from .sampled_loaders import sharded, unshared
@@ -179,6 +179,7 @@ class _DistributionReader:
         timeout = keyword(call, "timeout")
         if timeout is not None:
             self.result.arguments["InitProcessGroupKwargs"] = f"timeout={_text(unit, timeout)}"
+        self.result.told += [(unit, told) for told in also_of_user(self.state, self.reach, unit, call)]
         self._goes(unit, call, "the accelerator opens the group, under torchrun as well")
 
     def _settings(self, call: cst.Call) -> None:

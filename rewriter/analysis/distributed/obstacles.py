@@ -17,6 +17,7 @@ from ..effects.unused_code import is_named
 from ..syntax.definitions import plain_values
 from ..syntax.walk import descendants, nodes_in
 from .replacements import INSTEAD, of_torch
+from .tracing import Tracer
 
 _OPENS = "torch.distributed.init_process_group"
 _KNOWN = {
@@ -119,6 +120,46 @@ def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Find
             cause = Cause(unit.names.statement(given[0]), "it is set here") if given else None
             return told._replace(part=around.test, cause=cause)
     return None
+
+
+def also_of_user(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+    """What is said of a group that opens under a condition of which the launcher decides a part only: the accelerator
+    opens it in any case, and the script goes on as a single process where the condition is not met."""
+    tracer = Tracer(state, reach)
+    for around in unit.names.enclosing(call, cst.If):
+        assert isinstance(around, cst.If)
+        place, part = next(_of_user(state, tracer, unit, around.test), (unit, None))
+        if part is not None and not _opens_anyway(state, around):
+            test, text = unit.names.one_line(around.test), place.names.one_line(part)
+            yield Finding(
+                "hand_written_ddp",
+                around,
+                f"the processes that a launcher starts are connected, whatever `{test}` says, and `{text}` is a part "
+                "of that: where it is not met, each process goes on as if it were alone, with figures and files of its "
+                "own",
+                f"start it with the arguments that make `{test}` true, or let only the launcher decide: "
+                'int(os.environ.get("WORLD_SIZE", 1)) > 1',
+                Severity.REVIEW,
+                part=around.test,
+            )
+
+
+def _of_user(
+    state: State, tracer: Tracer, unit: Unit, test: cst.BaseExpression, depth: int = 2
+) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """The parts of a condition that an option of the script decides."""
+    if isinstance(test, cst.BooleanOperation):
+        for side in (test.left, test.right):
+            yield from _of_user(state, tracer, unit, side, depth)
+    elif isinstance(test, cst.UnaryOperation):
+        yield from _of_user(state, tracer, unit, test.expression, depth)
+    elif isinstance(test, (cst.Name, cst.Attribute)):
+        assigned = [(unit, value) for value in plain_values(unit.names, test)] if isinstance(test, cst.Name) else None
+        values = tracer.attributes(unit, test) if isinstance(test, cst.Attribute) else assigned or []
+        for place, value in values if depth else ():
+            yield from _of_user(state, tracer, place, value, depth - 1)
+        if not values and isinstance(test, cst.Attribute) and not _asks_launcher(state, test):
+            yield unit, test
 
 
 def _opens_anyway(state: State, around: cst.If) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.placement import WrapperRead
-from ...facts.torch_api import questions
+from ...facts.torch_api import process_calls, questions
+from ..dataflow.call_binding import argument_for
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import State, Unit, Wrapped
+from ..dataflow.values import CallRecord, External, State, Unit, Wrapped
+from ..syntax.nodes import FunctionNode, is_docstring
 from ..syntax.walk import descendants, nodes_in
 from .tracing import Tracer
 
@@ -42,6 +44,31 @@ class WrapperReads:
             use = None if asked in _CHILDREN else self._use(unit, call, certain is True)
             if asked in _CHILDREN or use is not None:
                 yield WrapperRead(call, asked, certain is True, use, self._at_once(unit, call))
+
+    def only_for_wrappers(self, unit: Unit) -> Iterator[cst.CSTNode]:
+        """The statements that call a function which begins with the demand for a wrapper, and takes one:
+        ``assert isinstance(model, nn.DataParallel)``. Without one they do nothing, or fail."""
+        for call in unit.names.calls if self.wrappers else ():
+            if isinstance(unit.names.parents.get(call), cst.Expr) and (functions := self.reach.called(call)):
+                if all(self._demands(function, self.state.calls[call]) for function in functions):
+                    yield unit.names.statement(call)
+
+    def _demands(self, function: FunctionNode, site: CallRecord) -> bool:
+        if not isinstance(function, cst.FunctionDef):
+            return False
+        home = self.reach.unit(function)
+        first = next((line for line in function.body.body if not is_docstring(line)), None)
+        small = first.body[0] if isinstance(first, cst.SimpleStatementLine) else None
+        test = small.test if isinstance(small, cst.Assert) else None
+        if not isinstance(test, cst.Call) or method_name(test) != "isinstance" or len(test.args) != 2:
+            return False
+        asked, kind = test.args[0].value, self.state.values.get(test.args[1].value)
+        wanted = [thing.qualified for thing in (kind.things if kind is not None else ()) if isinstance(thing, External)]
+        binding = home.names.binding(asked) if isinstance(asked, cst.Name) else None
+        param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None) if binding else None
+        given = argument_for(home, function, param, site) if param is not None else None
+        wraps = bool(wanted) and all(map(process_calls.is_wrapper, wanted))
+        return wraps and given is not None and self.wraps(site.unit, given) is not False
 
     def _for_wrappers(self, unit: Unit, call: cst.Call) -> bool:
         """Whether a call only runs where the object is found to be a wrapper, or to have ``.module``."""

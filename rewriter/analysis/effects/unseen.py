@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.module import Count
 from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions, surroundings
 from ...findings import Finding, Severity
@@ -40,16 +41,9 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
     """
     calls: dict[str, list[cst.Call]] = {}
     begun = _TrainingBegun(reach, training)
-    for call in unit.names.calls:
-        record = state.calls.get(call)
-        if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
-            continue
-        if (collects(state, call) and _is_read(unit, call)) or _trains(state, call):
-            continue
-        package = _unknown_package(state, unit, reach, call)
-        if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
-            if begun(unit, call):
-                calls.setdefault(package, []).append(call)
+    for package, call in _effects_of_unknown_packages(state, unit, reach):
+        if begun(unit, call):
+            calls.setdefault(package, []).append(call)
     for package, found in calls.items():
         texts = dict.fromkeys(f"`{unit.names.one_line(call.func)}(...)`" for call in found)
         yield Finding(
@@ -60,6 +54,28 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
             "if accelerator.is_main_process; otherwise no action needed",
             Severity.REVIEW,
         )
+
+
+def before_training(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Count]:
+    """Such calls before the training begins: most set something up in the process. The summary names them."""
+    begun = _TrainingBegun(reach, training)
+    for package, call in _effects_of_unknown_packages(state, unit, reach):
+        if not begun(unit, call):
+            name = unit.names.one_line(call.func)
+            yield Count(call, "unseen", name if name.startswith(package) else f"{name} of {package}")
+
+
+def _effects_of_unknown_packages(state: State, unit: Unit, reach: Reach) -> Iterator[tuple[str, cst.Call]]:
+    """The calls of packages that no table describes and whose results nobody takes, each with its package."""
+    for call in unit.names.calls:
+        record = state.calls.get(call)
+        if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
+            continue
+        if (collects(state, call) and _is_read(unit, call)) or _trains(state, call):
+            continue
+        package = _unknown_package(state, unit, reach, call)
+        if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
+            yield package, call
 
 
 def _trains(state: State, call: cst.Call) -> bool:

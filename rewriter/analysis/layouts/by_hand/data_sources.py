@@ -130,4 +130,5 @@ _OF_DATA = (
     tensors.Same,
     tensors.AlongDim,
     tensors.Detach,
+    tensors.Choose,
 )

@@ -47,7 +47,7 @@ from .layout import (
 )
 from .models import Models
 from .narrowing import only_tensor
-from .operations import applied, collected, elements, made
+from .operations import applied, collected, elements, made, typed
 from .pointwise import has_rows, meeting
 
 _CONTAINERS = (list, tuple, dict)
@@ -57,6 +57,7 @@ _BUILTINS = frozenset(
 _SETS = frozenset({"set", "frozenset"})
 _ASKS = frozenset("isinstance print type hasattr id str repr".split())
 _GROWS = frozenset("append extend insert add appendleft".split())
+_SAME_VALUES = (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Reshape)
 _TAKES = frozenset("items values keys get pop copy popleft setdefault".split())
 
 
@@ -82,7 +83,11 @@ class Calls(Models):
                 return self._rows_for_rows(record, given)
         functions = self._run_by(record)
         if functions:
-            return join_all(self._call(function, record, given) for function in functions)
+            layers, waited = self._layers_beside(record), self._recursion.unanswered
+            found = join_all(self._call(function, record, given) for function in functions)
+            if layers:  # what a wrapper of layers gives is what they give, and not only what it gives itself
+                self._recursion.unanswered = waited
+            return join_all([found, *(self._module(layer, given) for layer in layers)])
         fields = () if any(arg.star for arg in node.args) else record_fields(self.state, record)
         if fields:
             named = dict(zip(fields, given.plain, strict=False)) | given.named
@@ -165,7 +170,13 @@ class Calls(Models):
         self._note_shown(node, held)
         if not any(varies(layout) for layout in held):
             known = any(row(full) is not None for full in (*names, method))
-            return REPLICATED if known else self._foreign(REPLICATED)
+            kept = (
+                isinstance(base, Replicated)
+                and base.mask
+                and any(transfer(method, kind) is not None for kind in _SAME_VALUES)
+            )
+            own = Replicated(mask=kept)
+            return typed(own, given) if known else self._foreign(REPLICATED)
         unknown = next((one for one in held if isinstance(one, Unclear)), None)
         if unknown is not None:
             return unknown

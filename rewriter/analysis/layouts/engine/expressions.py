@@ -16,6 +16,7 @@ from .layout import (
     CHOSEN,
     NEUTRAL,
     REPLICATED,
+    TRUTH,
     Absent,
     Each,
     Foreign,
@@ -76,7 +77,7 @@ class Expressions(Memory):
     def _eval(self, node: cst.CSTNode) -> Layout:
         found = self.seeds.rows.get(node)
         if found is not None:
-            return Unclear("it is cut twice", node) if self._is_cut(node) else found
+            return Unclear("it is cut twice", node) if self._is_cut(node) else self._cut(node, found)
         if self.seeds.sizes and dotted(node) in self.seeds.sizes:
             own = self._of_name(node) if isinstance(node, cst.Name) else REPLICATED
             # `batch_size = x.size(0)`; a parameter stands for what the call gives
@@ -97,6 +98,13 @@ class Expressions(Memory):
         held = (self.values.get(binding) for binding in bindings if binding is not None)
         return any(isinstance(inner(layout), (Shard, ShardRow)) for layout in held if layout is not None)
 
+    def _cut(self, node: cst.CSTNode, shard: Layout) -> Layout:
+        """The shard of what is cut: of a mask it is one."""
+        if not isinstance(shard, Shard) or not isinstance(node, (cst.Name, cst.Subscript)):
+            return shard
+        whole = inner(self._of_name(node) if isinstance(node, cst.Name) else self._of_subscript(node))
+        return masking(shard) if isinstance(whole, Replicated) and whole.mask else shard
+
     def _of_integer(self, node: cst.Integer) -> Layout:
         return NEUTRAL
 
@@ -106,6 +114,8 @@ class Expressions(Memory):
     def _of_name(self, node: cst.Name) -> Layout:
         if node.value == "None":
             return NEUTRAL
+        if node.value in ("True", "False"):
+            return TRUTH
         binding = self._unit.names.binding(node)
         if binding is None:
             return REPLICATED
@@ -296,6 +306,8 @@ class Expressions(Memory):
         if isinstance(left, (Several, Each)) or isinstance(right, (Several, Each)):
             if isinstance(left, Several) and isinstance(right, Several):
                 return Several(left.items + right.items)
+            if isinstance(operator, cst.Multiply) and not varies(right):
+                return Each(inner(left))  # `[False] * n`
             return beside(left, right)
         left, right = settled(left, node), settled(right, node)
         if isinstance(left, Unclear) and left.squared and isinstance(operator, cst.Power) and _is_two(node):
@@ -335,12 +347,20 @@ class Expressions(Memory):
             if isinstance(other, Replicated) and kind in ("Multiply", "FloorDivide", "Divide"):
                 whole = isinstance(left, ShardSize) or kind == "Multiply"
                 return ShardSize() if whole else Unclear("a part of the number of rows", node, per_row=kind == "Divide")
-        return pointwise([left, right], node)
+        found = pointwise([left, right], node)
+        return masking(found) if kind in _OF_MASKS and _is_mask(left) and _is_mask(right) else found
 
     def _of_call(self, node: cst.Call) -> Layout:
         layout = self._result(node)
         self.given[node] = join(self.given[node], layout) if node in self.given else layout
         return layout
+
+
+_OF_MASKS = ("BitAnd", "BitOr", "BitXor")
+
+
+def _is_mask(layout: Layout) -> bool:
+    return isinstance(layout, (Shard, Replicated)) and layout.mask
 
 
 def _taken(value: Layout, index: list[cst.BaseSlice], layouts: list[Layout], node: cst.Subscript) -> Layout:

@@ -25,6 +25,8 @@ class Replicated(Layout):
 
     neutral: bool = False
     """A number or an empty list written out: where paths meet, the other side decides."""
+    mask: bool = field(default=False, compare=False)
+    """It is true or false, or holds nothing else: as an index it says of each row whether it is chosen."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,7 @@ class Unclear(Layout):
 
 REPLICATED = Replicated()
 NEUTRAL = Replicated(neutral=True)
+TRUTH = Replicated(mask=True)
 
 
 def inner(layout: Layout) -> Layout:
@@ -323,6 +326,8 @@ def _same(one: Layout, other: Layout) -> Layout:
     """One of two equal layouts; what is a tensor on one path and a number on the other is neither for certain."""
     if isinstance(one, (Shard, Partial)) and isinstance(other, (Shard, Partial)) and one.host is not other.host:
         return replace(one, host=None)
+    if isinstance(one, Replicated) and isinstance(other, Replicated) and one.mask != other.mask:
+        return replace(one, mask=False)
     return one
 
 

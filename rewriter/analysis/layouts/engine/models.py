@@ -9,6 +9,7 @@ import libcst as cst
 from ....facts.roles import Origin, Role
 from ....facts.torch_api.kinds import training as kinds
 from ....facts.torch_api.loading import row, transfer
+from ...dataflow.callees import method_name
 from ...dataflow.containers import members
 from ...dataflow.values import CallRecord, Function, Mapping, origins
 from ..loss_arguments import built_with
@@ -62,12 +63,20 @@ class Models(Functions):
         self._steps = max(spent, MOST - _MOST_OF_A_MODEL)  # a model that is too large to follow hides nothing else
         found = [self._call(function, record, given) for function in functions]
         modules = origins(self.state.values.get(record.node.func), Role.MODEL) if layer else []
-        if moved is not None or any(map(_has_own_loss, modules)):
+        modules = modules or self._layers_beside(record)
+        if moved is not None or any(map(_gives_loss, modules)):
             found += [self._module(module, given) for module in modules]
         self._steps = spent
         assumed = Unclear("", record.node) if functions or not layer else None
         given_back = (mapped(one, lambda part: _as_rows_of_model(part, fed, moved, assumed)) for one in found)
         return join_all(given_back) if found else _as_rows_of_model(NEUTRAL, fed, moved, assumed)
+
+    def _layers_beside(self, record: CallRecord) -> list[Origin]:
+        """The layers and criteria of packages that a call may run, beside a class of the program: by an option."""
+        owner = record.receiver if method_name(record.node) == "forward" else self.state.values.get(record.node.func)
+        found = origins(owner, Role.MODEL, Role.CRITERION)
+        known = [one for one in found if one.qualified and row(one.qualified) is not None]
+        return [one for one in known if one not in self.state.klass]
 
     def _is_layer(self, record: CallRecord) -> bool:
         """Whether what a call runs is of a class of torch's own."""
@@ -183,7 +192,9 @@ def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assum
     return Shard(0, chosen=chosen or holds_chosen(layout), assumed=None if isinstance(layout, Shard) else doubt)
 
 
-def _has_own_loss(module: Origin) -> bool:
+def _gives_loss(module: Origin) -> bool:
+    if module.role is Role.CRITERION:
+        return True
     kind = transfer(module.qualified, kinds.ModelClass) if module.qualified else None
     return kind is not None and bool(kind.own_loss)
 

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ....facts.torch_api.kinds import outside, tensors, training
 from ...dataflow.callees import method_name
-from ...syntax.nodes import keyword
+from ...syntax.nodes import dotted, keyword
 from ..loss_arguments import asked_reduction
 from .arguments import Arguments
 from .axes import moved, pattern
@@ -48,6 +48,21 @@ from .shapes import integer, position, product, reshaped, shaped_as
 
 def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     """The layout of what an operation gives; None where its row does not say."""
+    found = _applied(transfer, given)
+    return found if found is None or isinstance(transfer, tensors.Choose) else typed(found, given)
+
+
+def typed(found: Layout, given: Arguments) -> Layout:
+    """What a call gives, as a mask where it asks something of each value or makes truths of them; else as it is."""
+    if not isinstance(found, (Shard, Replicated)):
+        return found
+    types = {method_name(given.node), *(dotted(arg.value).rpartition(".")[2] for arg in given.node.args)}
+    if not types.isdisjoint(_NUMBERS) and found.mask:
+        return replace(found, mask=False)
+    return masking(found) if not types.isdisjoint(_TESTS) else found
+
+
+def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     operand = settled(given.operand(), given.node)
     if isinstance(transfer, tensors.Pointwise) and transfer.chooses and len(given.node.args) == 1:
         transfer = tensors.Choose("a tuple of places")
@@ -65,14 +80,10 @@ def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
             and root.squared
         ):
             return root.squared if integer(given.plain[-1][0]) == 2 else root
-        found = pointwise(
-            [*held, *(layout for _, layout in given.named.values())], given.node, linear=_is_linear(given)
-        )
-        if method_name(given.node) in _NUMBERS and isinstance(found, Shard):
-            return replace(found, mask=False)
-        return masking(found) if method_name(given.node) in _TESTS else found
+        named = [layout for _, layout in given.named.values()]
+        return pointwise([*held, *named], given.node, linear=_is_linear(given))
     if isinstance(transfer, tensors.Convert) and not varies(operand):
-        return operand if isinstance(operand, Foreign) else REPLICATED
+        return operand if isinstance(operand, Foreign) else Replicated(mask=getattr(inner(operand), "mask", False))
     if isinstance(transfer, tensors.ToHost) and transfer.gives != "tensor":
         return hosted(operand)
     if isinstance(transfer, (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Passes)):
@@ -168,8 +179,14 @@ def _as_vector(layout: Layout) -> Layout:
     return replace(layout, rank=1) if isinstance(layout, Shard) and layout.dim == 0 else layout
 
 
-_TESTS = frozenset("eq ne gt ge lt le isnan isin logical_and logical_or logical_not bool equal not_equal".split())
-_NUMBERS = frozenset("long int float double half bfloat16".split())
+_TESTS = frozenset(
+    "eq ne gt ge lt le isnan isin logical_and logical_or logical_not bool equal not_equal "
+    "bool_ byte uint8 BoolTensor ByteTensor".split()
+)
+"""What gives true and false, by a question or as a type of tensors. A tensor of bytes is a mask as an index, too."""
+_NUMBERS = frozenset(
+    "long int float double half bfloat16 int64 int32 float32 float64 LongTensor IntTensor FloatTensor".split()
+)
 """What a test becomes a number by: it can look up an entry of a table for each row, and chooses none of them."""
 _DIVIDES = frozenset("div div_ divide true_divide".split())
 

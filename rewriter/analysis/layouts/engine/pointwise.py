@@ -33,7 +33,7 @@ from .shapes import reordered
 
 def masking(layout: Layout) -> Layout:
     """What a comparison gives: where it is of rows, it can choose among them."""
-    return replace(layout, mask=True) if isinstance(layout, Shard) else layout
+    return replace(layout, mask=True) if isinstance(layout, (Shard, Replicated)) else layout
 
 
 def normalised(layout: Shard | Partial) -> Layout:

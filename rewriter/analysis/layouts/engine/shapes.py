@@ -224,6 +224,8 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
         if isinstance(found, ShardRow):
             return found
         place = next(i for i, layout in enumerate(layouts) if isinstance(inner(layout), Shard))
+        if isinstance(found, Shard) and found.mask:
+            return _unfit(found, index[place], node)
         plain = isinstance(found, Shard) and found.dim == 0 and all(isinstance(p, cst.Slice) for p in index[:place])
         return _chosen_of(Shard(place), found) if plain and isinstance(found, Shard) else _lost(node)
     if isinstance(value, Shard):
@@ -236,6 +238,21 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
         held = _of_rows(Shard(value.dim), index, layouts, node) if value.dim is not None else None
         return replace(value, dim=held.dim) if isinstance(held, Shard) else replace(_lost(node), whole=value)
     return _lost(node)
+
+
+def _unfit(mask: Shard, part: cst.BaseSlice, node: cst.CSTNode) -> Unclear:
+    """What a shard of a mask takes from what all processes have as a whole."""
+    name = dotted(part.value) if isinstance(part, cst.Index) else ""
+    spelled = f"`{name}`" if name else "this index"
+    if mask.chosen:
+        return Unclear(f"{spelled} holds places among this process's rows, and takes others from what is whole", node)
+    places = f", as in {name} = {name}.nonzero().squeeze(1) before the loop" if name else ""
+    return Unclear(
+        f"{spelled} is a mask, and says of each row of the whole whether it is chosen: a shard of it does not fit",
+        node,
+        remedy=f"choose by the places of the rows{places}: then each process trains on its shard of the chosen rows. "
+        "Or keep it on one device",
+    )
 
 
 def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layout], node: cst.Subscript) -> Layout:

@@ -329,11 +329,12 @@ class _Loop:
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "{} is collected over the epoch, and each process sees only its shard of the data"
+        if (means := self.numbers.rates(total)) is not None:
+            yield from means
+            return
         sums = self._sums_batches(total)
         for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
             reduction = self.losses.reduction(name)
-            if reduction == "sum" and self.step.is_rated(total):  # loss.item() / len(x), with its own rows
-                reduction = "mean"
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
                 reduction = "sum"
             part = self.losses.loss_entry(name)

@@ -72,6 +72,15 @@ class Numbers:
             found.append(number)
         return found
 
+    def rates(self, total: Total) -> list[Gather] | None:
+        """The reductions of sums over the rows that each process divides by those of its own batch, as one number that
+        is the mean of its rows: ``loss.item() / len(x)``. None of any other total."""
+        if not self.step.is_rated(total):
+            return None
+        found = [self._number(value) for value in total.value]
+        means = [number for number in found if number is not None and number.reduction == "mean"]
+        return means if len(means) == len(found) else None
+
     def _number(self, value: cst.BaseExpression) -> Gather | None:
         """The reduction of one number that the rows of the batch were reduced to."""
         layout = self.layouts.value(value)

@@ -184,6 +184,10 @@ ROWS: Table = {
         "wrapper",
         {"distributes": "threads", "own": "device_ids output_device src_device_obj"},
     ),
+    "torch.nn.parallel.data_parallel.DataParallel": (
+        "wrapper",
+        {"distributes": "threads", "own": "device_ids output_device src_device_obj"},
+    ),
     "torch.nn.parallel.DistributedDataParallel": (
         "wrapper",
         {"distributes": "processes", "own": "device_ids output_device process_group reducer"},
@@ -195,6 +199,10 @@ ROWS: Table = {
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": ("wrapper", {}),
     "*.convert_sync_batchnorm": ("wrapper", {}),
     "torch.compile": ("passes", {}),
+    "torch.nn.utils.weight_norm": ("passes", {}),
+    "torch.nn.utils.spectral_norm": ("passes", {}),
+    "torch.nn.utils.parametrizations.weight_norm": ("passes", {}),
+    "torch.nn.utils.parametrizations.spectral_norm": ("passes", {}),
     "torch.nn.parallel.data_parallel": ("applied", {}),
     # methods of a model that give the model itself
     "torch.nn.Module.to": ("module_in_place", {"moves": True}),

@@ -24,6 +24,11 @@ Trained = Callable[..., tuple[str, list[str]]]
         {"end": "for x, y in data:\n    scores = model(x)"},
         {"step": "x, y = x.cpu(), y.cpu()\nscores = model(x)"},
         {"step": "scores = model(x.cpu())"},
+        {"top": "shift = torch.rand(2)\n", "step": "scores = model(x) + shift"},
+        {
+            "top": "shift = torch.rand(2).type(torch.FloatTensor)\n",
+            "step": "scores = model(x.type(torch.FloatTensor)) + shift",
+        },
     ],
     ids=[
         "made by hand",
@@ -32,6 +37,8 @@ Trained = Callable[..., tuple[str, list[str]]]
         "each row",
         "a batch that is moved there",
         "moved where it is fed",
+        "a constant",
+        "a constant in a type of the CPU",
     ],
 )
 def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
@@ -46,8 +53,17 @@ def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
         {"step": "history.append(loss.data.numpy())", "top": "history = []\n"},
         {"step": "scores = model(x)\nx = x.cpu()\nprint(x.sum())"},
         {"top": "other = torch.nn.Linear(8, 2)\n", "epoch": "other(read())"},
+        {"top": "rate = torch.tensor(0.5)\n", "step": "scores = model(x) * rate"},
+        {"top": "seen = torch.zeros(2)\n", "step": "seen += model(x).detach().cpu().mean(0)"},
     ],
-    ids=["a batch", "taken to the CPU", "a batch, moved after the forward pass", "a model that is not trained"],
+    ids=[
+        "a batch",
+        "taken to the CPU",
+        "a batch, moved after the forward pass",
+        "a model that is not trained",
+        "a constant of one number",
+        "a sum on the CPU",
+    ],
 )
 def test_it_uses_the_gpu(part: dict[str, str], trained: Trained) -> None:
     text, findings = trained(**part)

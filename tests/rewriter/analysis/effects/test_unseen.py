@@ -62,6 +62,15 @@ def test_what_a_function_does_with_it() -> None:
     ]
 
 
+def test_what_happens_before_the_training_is_named_in_the_summary() -> None:
+    """It asks nobody to look at it: most of it sets something up in the process."""
+    text = f"{HEAD}ledgerbook.begin('runs')\n{PAGES['from a call']}{CALL}{TRAIN}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert file.changed and not file.diagnoses
+    named = [trait.name for trait in file.traits if trait.kind == "unseen"]
+    assert named == ["ledgerbook.begin", "page.append of ledgerbook"]
+
+
 QUIET = {
     "before the training": (PAGES["from a call"] + CALL, ""),
     "its result is taken": (PAGES["from a call"], f"number = {CALL}"),

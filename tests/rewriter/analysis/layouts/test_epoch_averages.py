@@ -25,12 +25,23 @@ def test_the_loss_is_reduced(trained: Trained) -> None:
     assert findings == []
 
 
-def test_a_sum_that_is_divided_by_the_rows_is_averaged(trained: Trained) -> None:
-    """The sum of all processes was divided by the rows of one: N times too large."""
+RATES = {
+    "loss.item() / len(y)": (
+        'accelerator.reduce(torch.tensor(loss.item() / len(y), dtype=torch.float64), reduction="mean").item()'
+    ),
+    "(loss / y.size(0)).item()": 'accelerator.reduce((loss / y.size(0)).detach(), reduction="mean").item()',
+}
+
+
+@pytest.mark.parametrize(("value", "reduced"), RATES.items())
+def test_a_sum_that_is_divided_by_the_rows_is_averaged_as_one_number(
+    value: str, reduced: str, trained: Trained
+) -> None:
+    """The mean of all rows is no quotient of that of the sums and the rows of one process, where shares differ."""
     loss = 'loss = torch.nn.functional.mse_loss(model(x), y, reduction="sum")'
-    step = "total += loss.item() / len(y)"
-    text, _ = trained(loss=loss, step=step, epoch="print(total / len(loader))")
-    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item() / len(y)' in text
+    text, findings = trained(loss=loss, step=f"total += {value}", epoch="print(total / len(loader))")
+    assert f"total += {reduced}" in text
+    assert findings == []
 
 
 WHOLE = """\

@@ -275,3 +275,41 @@ def test_a_table_of_the_arguments_is_not_the_model_itself(out: str) -> None:
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after
     assert "weighted-mean" in [finding.id for finding in file.diagnoses]
+
+
+@pytest.mark.parametrize(("other", "told"), [('reduction="sum"', True), ("", False)])
+def test_a_criterion_by_option_beside_one_of_the_program(other: str, told: bool, trained: Trained) -> None:
+    """The class of the program alone was asked, which is a mean."""
+    top = "import sys\n" + FUNCTIONAL + KEEPS.replace('"sum"', '"mean"')
+    top += f'criterion = Loss() if "own" in sys.argv else nn.CrossEntropyLoss({other})\n'
+    _, findings = trained(top=top, loss="loss = criterion(model(x), y)")
+    assert any("loss-reduction" in one for one in findings) == told
+
+
+KEPT = """\
+class Settings:
+    how = "mean"
+    def change(self, **given):
+        for name, value in given.items():
+            setattr(self, name, value)
+settings = Settings()
+"""
+CHANGED = {
+    "an attribute, on one path": 'if len(loader) > 3:\n    settings.how = "sum"',
+    "an attribute of its class": 'Settings.how = "sum"',
+    "by its name": 'setattr(settings, "how", "sum")',
+    "by a name that is handed over": 'settings.change(how="sum")',
+    "in the table of its attributes": 'vars(settings)["how"] = "sum"',
+    "with others": 'settings.__dict__.update(how="sum")',
+    "by a loop": 'for settings.how in ("mean", "sum"):\n    pass',
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_setting_that_is_changed_is_not_what_it_was(change: str, trained: Trained) -> None:
+    """What its class says alone was taken for what it is."""
+    criterion = "def criterion(out, y):\n    return F.cross_entropy(out, y, reduction=settings.how)\n"
+    parts = {"top": FUNCTIONAL + KEPT + criterion, "loss": "loss = criterion(model(x), y)"}
+    text, findings = trained(built=change, **parts)
+    assert "loss-reduction" in findings or 'reduction="sum")' in text
+    assert "loss-reduction" not in trained(**parts)[1]

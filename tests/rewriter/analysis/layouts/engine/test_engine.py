@@ -445,8 +445,8 @@ def test_rows_that_a_named_reduction_leaves_out(how: str, op: str | None) -> Non
         ("x[wide.nonzero(as_tuple=True)[0]] * 2", True),
         ("x[torch.where(wide)[0]]", True),
         ("torch.where(wide, x[:, 0, 0], 0)", False),
-        ("table[wide]", True),
         ("table[wide.long()]", False),
+        ("table[wide.to(torch.int64)]", False),
         ("[row for row in x if row.sum() > 0]", True),
         ("layer(x[wide])", True),
         ("x[wide] if step else x", True),
@@ -458,6 +458,12 @@ def test_rows_that_are_chosen_by_what_is_in_them(value: str, chosen: bool) -> No
     top = "table = torch.tensor([[1.0, 2.0]])\nlayer = nn.Linear(4, 2)"
     found = layouts(f"wide = x[:, 0, 0] > 0\ny = {value}", top)["y"]
     assert isinstance(found, Shard) and found.chosen is chosen and found.dim == 0
+
+
+@pytest.mark.parametrize("index", ["wide", "wide & (x[:, 1, 1] < 2)", "wide.nonzero()", "x[:, 0, 0].bool()"])
+def test_a_mask_of_rows_chooses_nothing_of_what_is_whole(index: str) -> None:
+    found = layouts(f"wide = x[:, 0, 0] > 0\ny = table[{index}]", "table = torch.tensor([[1.0, 2.0]])")["y"]
+    assert isinstance(found, Unclear)
 
 
 def test_a_figure_of_what_paths_have_put_together() -> None:
