@@ -330,6 +330,10 @@ class _Loop:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "{} is collected over the epoch, and each process sees only its shard of the data"
         sums = self._sums_batches(total)
+        rated = self.numbers.rated(total) if self.step.is_rated(total) and not sums else []
+        if rated:
+            yield from rated
+            return
         for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
             reduction = self.losses.reduction(name)
             if reduction == "sum" and self.step.is_rated(total):  # loss.item() / len(x), with its own rows

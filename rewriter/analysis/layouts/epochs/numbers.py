@@ -72,6 +72,13 @@ class Numbers:
             found.append(number)
         return found
 
+    def rated(self, total: Total) -> list[Gather]:
+        """The reductions of sums that are divided by the numbers of their own rows: of each quotient as a whole, as one
+        process may have more rows than another; empty where it is not known that they are means."""
+        found = [self._number(value) for value in total.value]
+        means = [one for one in found if one is not None and one.number and one.reduction == "mean"]
+        return means if len(means) == len(found) else []
+
     def _number(self, value: cst.BaseExpression) -> Gather | None:
         """The reduction of one number that the rows of the batch were reduced to."""
         layout = self.layouts.value(value)

@@ -26,11 +26,12 @@ def test_the_loss_is_reduced(trained: Trained) -> None:
 
 
 def test_a_sum_that_is_divided_by_the_rows_is_averaged(trained: Trained) -> None:
-    """The sum of all processes was divided by the rows of one: N times too large."""
+    """The sum of all processes was divided by the rows of one, which may be more than those of another."""
     loss = 'loss = torch.nn.functional.mse_loss(model(x), y, reduction="sum")'
     step = "total += loss.item() / len(y)"
     text, _ = trained(loss=loss, step=step, epoch="print(total / len(loader))")
-    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item() / len(y)' in text
+    quotient = "torch.tensor(loss.item() / len(y), dtype=torch.float64)"
+    assert f'total += accelerator.reduce({quotient}, reduction="mean").item()' in text
 
 
 WHOLE = """\
