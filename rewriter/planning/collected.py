@@ -267,7 +267,9 @@ class Collected:
             return
         state, reach, training = self.program.state, self.program.reach, self.program.training
         split = self.program.config.keep_global_batch
-        answers = list(decisions(state, self.unit, reach, training, equality, split=split))
+        answers: list[Gather | Finding] = []
+        if not self.program.adopted:  # who works with an accelerator has decided how his processes decide
+            answers += decisions(state, self.unit, reach, training, equality, split=split)
         reducer = Reducer(state, training, equality)
         for record in training.backwards:
             if record.unit is self.unit:
