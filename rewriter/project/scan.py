@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..config import Config, RawConfig, check_rules, check_word, final, load
 from ..facts.module_paths import ENTRY
 from ..findings import Severity
-from ..gate.prefilter import helps, syntax_error, trains
+from ..gate.prefilter import handed_on, helps, syntax_error, trains
 from ..source import Source, SourceError, decode, discover, invalid
 from .entry_points import Map, by_itself, layout_of
 from .import_graph import File, Library, Program, absolute, follow, shortened
@@ -240,7 +240,27 @@ class Surveyor:
             return program
         if entry in named and program.unfollowed:
             self._tell_unfollowed(program)
+        elif entry in named:
+            self._tell_unseen(entry, program)
         return None
+
+    def _tell_unseen(self, entry: Path, program: Program) -> None:
+        """Say of a script without a backward pass that a function which cannot be read gets its optimizer."""
+        from ..facts.torch_api.loading import row
+        from ..result import Diagnosis, FileResult
+
+        data = self.library.data(entry)
+        for full, optimizer, line in handed_on(data):
+            module, _, name = full.rpartition(".")
+            package = module.partition(".")[0]
+            if row(full) is not None or any(file.name.partition(".")[0] == package for file in program.files):
+                continue
+            message = f"`{optimizer}` goes to {name} of {module}, which is not in this project, so it was not read"
+            remedy = f"if {name} trains, put {package} beside this script, then migrate"
+            source = decode(data, entry)
+            told = Diagnosis("unseen-training", Severity.REVIEW, message, remedy, line, 1)
+            self.survey.files.append(FileResult(source, source.data, diagnoses=(told,)))
+            return
 
     def _tell_unfollowed(self, program: Program) -> None:
         """Say of a program without work that a module of a computed name, which may train, was not looked at."""
