@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import Config, RawConfig, check_rules, check_word, final, load
+from ..config import Config, RawConfig, Target, check_rules, check_word, final, load
 from ..facts.module_paths import ENTRY
 from ..findings import Severity
 from ..gate.prefilter import handed_on, helps, syntax_error, trains
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..rule import Entry
 
 _MIGRATED = re.compile(rb"^\s*(from|import)\s+(torchlift|accelerate)\b", re.MULTILINE)
+_ON_ACCELERATE = re.compile(rb"^\s*(from|import)\s+accelerate\b", re.MULTILINE)
 _FEW = 20
 """Up to this many files on the command line, each one counts as a script that somebody starts."""
 
@@ -336,11 +337,20 @@ class Surveyor:
             if absolute(path) not in shown:
                 self.survey.unstarted[absolute(path)] = None
         files = {f: p for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
-        for program in (program for path, program in files.items() if path not in told):
-            if any(_MIGRATED.search(file.data) for file in program.files):
+        for path, program in ((path, program) for path, program in files.items() if path not in told):
+            if self._is_left(program):
+                self.survey.unstarted[absolute(path)] = None
+            elif any(_MIGRATED.search(file.data) for file in program.files):
                 self.survey.done += 1
             else:
                 self.survey.unchanged += 1
+
+    def _is_left(self, program: Program) -> bool:
+        """Whether a program stays on Accelerate, although its import would be swapped if anything started it."""
+        config = final(self._raw(program.entry), self.options, program.entry)
+        if config.target is Target.ACCELERATE or not config.enables("accelerate_imports"):
+            return False
+        return any(_ON_ACCELERATE.search(file.data) for file in program.files)
 
     def _answer(self, program: Program, inside: Collection[Path], started: Collection[Path]) -> Result | None:
         """The migration of a program, as far as it is reported; None if it cannot be read."""
