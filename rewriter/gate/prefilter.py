@@ -36,6 +36,38 @@ def helps(data: bytes) -> bool:
         return False
 
 
+def handed_on(data: bytes) -> Iterator[tuple[str, str, int]]:
+    """The functions of other packages that a file hands an optimizer of torch to: name, the optimizer, and line."""
+    if b"optim" not in data or b"torch" not in data:
+        return
+    try:
+        nodes = list(_nodes(parse(data)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    names = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names.update({alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names})
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    calls = [(n.targets[0], n.value) for n in nodes if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
+    made = [(target.id, _full(call.func, names)) for target, call in calls if isinstance(target, ast.Name)]
+    held = {name for name, full in made if full.startswith("torch.optim.") and ".lr_scheduler." not in full}
+    for node in nodes if held else ():
+        if isinstance(node, ast.Call) and (full := _full(node.func, names)).partition(".")[0] not in {"", *TORCH}:
+            given = (*node.args, *(word.value for word in node.keywords))
+            found = next((part.id for part in given if isinstance(part, ast.Name) and part.id in held), None)
+            if found is not None:
+                yield full, found, node.lineno
+
+
+def _full(node: ast.expr, names: dict[str, str]) -> str:
+    """The full name of something that is imported; empty for anything else."""
+    if isinstance(node, ast.Attribute):
+        return f"{base}.{node.attr}" if (base := _full(node.value, names)) else ""
+    return names.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+
 def syntax_error(data: bytes) -> tuple[int, str] | None:
     """Return (line, message) if Python cannot parse the bytes of a file, else None."""
     try:

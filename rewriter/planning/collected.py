@@ -99,13 +99,12 @@ class Collected:
         self.hand = program.hand
         self.wrappers = [*mover.unwrapped(unit, process_calls.wrappers("threads")), *applied(mover, unit)]
         self.unwrapped = mover.unwrapped(unit, process_calls.wrappers("processes")) if self.hand is not None else []
-        gone = process_calls.wrappers("threads") | (
-            process_calls.wrappers("processes") if self.hand is not None else set()
-        )
+        gone = process_calls.wrappers("threads")
+        gone |= process_calls.wrappers("processes") if self.hand is not None else frozenset()
         self.inner_models = mover.inner(unit, gone)
         self.twofold = list(mover.twofold(self.inner_models))
         self.of_wrappers = mover.of_wrappers(unit, gone)
-        reads = WrapperReads(state, reach, frozenset(gone))
+        reads = WrapperReads(state, reach, gone)
         self.wrapper_reads, self.for_wrappers = list(reads.of(unit)), list(reads.only_for_wrappers(unit))
         probes = {record.node for record in training.probes}
         asked = [c for c in unit.names.calls if c in state.calls and called_name(state.calls[c]) in _ASKED]
@@ -118,7 +117,7 @@ class Collected:
         self.row_counts = [count for u, count in cut.counts if u is unit]
         moved = {placement.node for placement in self.placements}
         edited = {n for batch in self.hand_batches for n in (batch.node, *batch.reads)}
-        handed = scattered(mover, unit, process_calls.wrappers("threads"), edited)
+        handed = scattered(mover, unit, gone, edited)
         self.scattered = [each for each in handed if each.node not in moved]
         around = (wrapper for wrapper in self.wrappers if wrapper.move is not Move.CALL)
         lent = ((w, program.shared.get(unit.names.function(w.node))) for w in around)
@@ -268,7 +267,9 @@ class Collected:
             return
         state, reach, training = self.program.state, self.program.reach, self.program.training
         split = self.program.config.keep_global_batch
-        answers = list(decisions(state, self.unit, reach, training, equality, split=split))
+        answers: list[Gather | Finding] = []
+        if not self.program.adopted:  # who works with an accelerator has decided how his processes decide
+            answers += decisions(state, self.unit, reach, training, equality, split=split)
         reducer = Reducer(state, training, equality)
         for record in training.backwards:
             if record.unit is self.unit:

@@ -257,6 +257,8 @@ class Homes:
                 if condition is not None and self._defined_by(unit, name, condition) < unit.names.order(node):
                     arguments = (("cpu", condition), *arguments)
                     break
+            if not names and self.flag is not None and self.flag.settled and self.flag.text == "True":
+                arguments = (("cpu", "True"), *arguments)  # a script that knows no other device
             gives = any(node in name.definitions for name in names) and start.chooses is not None
             instead = whole or gives
             side = Side.INSTEAD if instead else Side.BEFORE

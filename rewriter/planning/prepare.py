@@ -208,7 +208,7 @@ def _wanted(
             if not evaluation.alone:
                 stays = bool(coming) or moved.issuperset(evaluation.loaders)
                 result.findings.append((evaluation.unit, _unprepared(evaluation, stays)))
-        else:
+        elif not by_script:
             result.findings.append((evaluation.unit, _of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result, of_one))
     return [*models, *optimizers, *loaders, *schedulers]

@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import Config, RawConfig, check_rules, check_word, final, load
+from ..config import Config, RawConfig, Target, check_rules, check_word, final, load
 from ..facts.module_paths import ENTRY
 from ..findings import Severity
-from ..gate.prefilter import helps, syntax_error, trains
+from ..gate.prefilter import handed_on, helps, syntax_error, trains
 from ..source import Source, SourceError, decode, discover, invalid
 from .entry_points import Map, by_itself, layout_of
 from .import_graph import File, Library, Program, absolute, follow, shortened
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..rule import Entry
 
 _MIGRATED = re.compile(rb"^\s*(from|import)\s+(torchlift|accelerate)\b", re.MULTILINE)
+_ON_ACCELERATE = re.compile(rb"^\s*(from|import)\s+accelerate\b", re.MULTILINE)
 _FEW = 20
 """Up to this many files on the command line, each one counts as a script that somebody starts."""
 
@@ -240,7 +241,27 @@ class Surveyor:
             return program
         if entry in named and program.unfollowed:
             self._tell_unfollowed(program)
+        elif entry in named:
+            self._tell_unseen(entry, program)
         return None
+
+    def _tell_unseen(self, entry: Path, program: Program) -> None:
+        """Say of a script without a backward pass that a function which cannot be read gets its optimizer."""
+        from ..facts.torch_api.loading import row
+        from ..result import Diagnosis, FileResult
+
+        data = self.library.data(entry)
+        for full, optimizer, line in handed_on(data):
+            module, _, name = full.rpartition(".")
+            package = module.partition(".")[0]
+            if row(full) is not None or any(file.name.partition(".")[0] == package for file in program.files):
+                continue
+            message = f"`{optimizer}` goes to {name} of {module}, which is not in this project, so it was not read"
+            remedy = f"if {name} trains, put {package} beside this script, then migrate"
+            source = decode(data, entry)
+            told = Diagnosis("unseen-training", Severity.REVIEW, message, remedy, line, 1)
+            self.survey.files.append(FileResult(source, source.data, diagnoses=(told,)))
+            return
 
     def _tell_unfollowed(self, program: Program) -> None:
         """Say of a program without work that a module of a computed name, which may train, was not looked at."""
@@ -316,11 +337,20 @@ class Surveyor:
             if absolute(path) not in shown:
                 self.survey.unstarted[absolute(path)] = None
         files = {f: p for p in silent for f in p.paths if f == p.entry or self._works(f) or self._helps(f)}
-        for program in (program for path, program in files.items() if path not in told):
-            if any(_MIGRATED.search(file.data) for file in program.files):
+        for path, program in ((path, program) for path, program in files.items() if path not in told):
+            if self._is_left(program):
+                self.survey.unstarted[absolute(path)] = None
+            elif any(_MIGRATED.search(file.data) for file in program.files):
                 self.survey.done += 1
             else:
                 self.survey.unchanged += 1
+
+    def _is_left(self, program: Program) -> bool:
+        """Whether a program stays on Accelerate, although its import would be swapped if anything started it."""
+        config = final(self._raw(program.entry), self.options, program.entry)
+        if config.target is Target.ACCELERATE or not config.enables("accelerate_imports"):
+            return False
+        return any(_ON_ACCELERATE.search(file.data) for file in program.files)
 
     def _answer(self, program: Program, inside: Collection[Path], started: Collection[Path]) -> Result | None:
         """The migration of a program, as far as it is reported; None if it cannot be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import GeneratorType
 from typing import Any
 
 from torch import nn
@@ -11,6 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from ..collectives.world import World
+from ..data.loader import is_prepared
 from ..errors import MixedUseError, WrongKindError
 from ..strategies.unwrap import device_maps, spread
 
@@ -21,12 +23,19 @@ def check_unknown(thing: Any) -> None:
     """What is not known comes back as it is, unless what it holds, or makes, should have been prepared."""
     if isinstance(thing, type) and issubclass(thing, _PREPARED_KINDS):
         raise WrongKindError(f"prepare was given the class {thing.__name__}. Give it an object: {thing.__name__}(...).")
-    if isinstance(thing, Iterator):
+    if isinstance(thing, Iterator) and not _of_prepared(thing):
         raise WrongKindError(
             f"prepare was given a {type(thing).__name__}, whose items it cannot replace. Make a list of them first."
         )
     if isinstance(thing, (set, frozenset)) and any(isinstance(one, _PREPARED_KINDS) for one in thing):
         raise WrongKindError(f"prepare was given a {type(thing).__name__}, which has no order. Make a list of it.")
+
+
+def _of_prepared(made: Iterator[Any]) -> bool:
+    """Whether a generator was given loaders that are prepared, and no other: ``cycle(accelerator.prepare(loader))``."""
+    frame = made.gi_frame if isinstance(made, GeneratorType) else None
+    held = [value for value in frame.f_locals.values() if isinstance(value, DataLoader)] if frame is not None else []
+    return bool(held) and all(map(is_prepared, held))
 
 
 def check_device_map(model: nn.Module, world: World) -> None:

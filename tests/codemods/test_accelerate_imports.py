@@ -154,6 +154,21 @@ def test_what_the_main_process_saves_is_left_alone(saved: str) -> None:
     assert end in file.after.decode(), "nobody else comes to a call that waits for all"
 
 
+DECIDES = """\
+for x, y in loader:
+    if model(x).argmax(1).bool().all():
+        break
+    model.zero_grad()
+"""
+
+
+def test_what_a_script_on_accelerate_decides_is_its_own_affair() -> None:
+    """It was refused for a decision that it has always taken so."""
+    file = swapped(end=DECIDES)
+    assert "from torchlift.runtime import Accelerator" in file.after.decode()
+    assert [d.id for d in file.diagnoses if d.id == "local-decision"] == []
+
+
 def test_what_is_named_is_there() -> None:
     from torchlift.runtime import Accelerator
     from torchlift.runtime.compat import plugins

@@ -69,7 +69,25 @@ def cut(rows):
 
 held = list(cut(list(torch.load("rows.pt"))))
 """
+FILLED = """
+def gather(rows, order, start, end):
+    held = np.zeros((end - start, 8))
+    for i in range(end - start):
+        held[i, :] = rows[order[start + i]]
+    return held
+
+rows = torch.load("rows.pt")
+order = np.random.permutation(len(rows))
+"""
 CUT = {
+    "a function that fills them, from the numbers of a turn": (
+        FILLED,
+        "for b in range(len(rows) // 16):\n    start, end = b * 16, min((b + 1) * 16, len(rows))\n"
+        "    held = gather(rows, order, start, end)\n"
+        "    a = torch.from_numpy(held).to(torch.get_default_dtype()) + torch.finfo(torch.float32).eps\n"
+        "    loss = F.mse_loss(model(a)[:, 0], a[:, 0])\n",
+        "a = accelerator.shard_batch(torch.from_numpy(held)).to(torch.get_default_dtype())",
+    ),
     "a part that is made with its shape, and repeated": (
         SEEN,
         "for step in range(len(held)):\n    a, seen = collect(held[step])\n"

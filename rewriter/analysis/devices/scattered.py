@@ -1,5 +1,5 @@
 """
-What a script hands to a model in ``nn.DataParallel`` from the CPU.
+What a script hands to a model in ``nn.DataParallel``, or in DDP with ``device_ids``, from the CPU.
 
 The wrapper moved it to its GPUs. It is removed, so that the script has to move it: what is known to be a tensor of the
 CPU is moved where it is handed over, and what may be one is reported.
@@ -16,12 +16,13 @@ from ...facts.roles import SHARES, Role
 from ...facts.torch_api import process_calls
 from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name
-from ..dataflow.values import Unit, origins
+from ..dataflow.values import Unit, Wrapped, origins
 from ..syntax.nodes import keyword
 from .moves import Mover
 
 _PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
 """Expressions to which a call can be appended as they are."""
+_THREADS = "nn.DataParallel"
 
 
 def scattered(
@@ -31,17 +32,33 @@ def scattered(
     for call in unit.names.calls if wrappers and not mover.existing else ():
         if call not in mover.state.calls or unit.names.function(call) not in mover.reach.reachable:
             continue
-        if not isinstance(call.func, (cst.Name, cst.Attribute)) or not mover.wrapping(call.func, wrappers):
+        wrapper = _mover(mover, call.func, wrappers) if isinstance(call.func, (cst.Name, cst.Attribute)) else ""
+        if not wrapper:
             continue
         for index, arg in enumerate(call.args):
             value = arg.value
             if mover.made_on_host.new_tensor(unit, value):
                 if isinstance(value, _PLAIN) and not arg.star and value not in cut:
-                    yield Placement(value, Move.PLACE, "nn.DataParallel moved it, and is removed")
+                    yield Placement(value, Move.PLACE, f"{wrapper} moved it, and is removed")
                 else:
-                    yield unmoved_input(unit, value)
+                    yield unmoved_input(unit, value, wrapper)
             elif index == 0 and not _is_there(mover, unit, value):
-                yield unmoved_input(unit, value)
+                yield unmoved_input(unit, value, wrapper)
+
+
+def _mover(mover: Mover, model: cst.BaseExpression, wrappers: frozenset[str]) -> str:
+    """What wraps a model and moves to its devices what that is given; empty where nothing does."""
+    slot = mover.state.values.get(model)
+    for thing in slot.things if slot is not None else ():
+        made = thing.node if isinstance(thing, Wrapped) else None
+        if not isinstance(made, cst.Call) or (name := outside_name(mover.state.calls[made])) not in wrappers:
+            continue
+        if name in process_calls.wrappers("threads"):
+            return _THREADS
+        devices = keyword(made, "device_ids", 1)
+        if devices is not None and not (isinstance(devices, cst.Name) and devices.value == "None"):
+            return "DistributedDataParallel"
+    return ""
 
 
 def applied(mover: Mover, unit: Unit) -> Iterator[Placement]:
@@ -55,7 +72,7 @@ def applied(mover: Mover, unit: Unit) -> Iterator[Placement]:
                 yield Placement(call, Move.CALL, "each process calls the model for its own rows")
 
 
-def unmoved_input(unit: Unit, value: cst.CSTNode) -> Finding:
+def unmoved_input(unit: Unit, value: cst.CSTNode, wrapper: str = _THREADS) -> Finding:
     """What is said of something that the removed wrapper may have moved."""
     text = unit.names.one_line(value)
     model = next((a.func for a in unit.names.ancestors(value) if isinstance(a, cst.Call)), None)
@@ -63,7 +80,7 @@ def unmoved_input(unit: Unit, value: cst.CSTNode) -> Finding:
     return Finding(
         "data_parallel",
         value,
-        f"nn.DataParallel moved `{text}` to the GPU of `{code}`, and is removed: if it comes from the CPU, nothing "
+        f"{wrapper} moved `{text}` to the GPU of `{code}`, and is removed: if it comes from the CPU, nothing "
         "moves it now",
         f"if it is on the CPU, move it to accelerator.device, or to next({code}.parameters()).device",
         Severity.REVIEW,

@@ -59,20 +59,8 @@ def refusals(
         unstarted = list(_without_entry(state, reach)) if not training.probes else []
         yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
         return
-    if not training.train_loops:
-        yield _own_batches(training) if hand is not None else _unfed(state, reach, training, uncut)
-
-
-def _own_batches(training: Training) -> tuple[Unit, Finding]:
-    """A script that distributes itself, each of whose processes makes its batches by itself."""
-    record = training.backwards[0]
-    return record.unit, _blocked(
-        "already-distributed",
-        record.node,
-        "distributed by hand: each process makes the batch of this training by itself, and no data loader shares its "
-        "rows among the processes",
-        "feed it from a torch.utils.data.DataLoader with sampler=DistributedSampler(...)",
-    )
+    if not training.train_loops and hand is None:  # who distributes himself decides what each process trains on
+        yield _unfed(state, reach, training, uncut)
 
 
 _FEED = "feed it from a torch.utils.data.DataLoader, or keep it on one device"

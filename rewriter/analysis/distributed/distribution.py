@@ -406,8 +406,7 @@ class _DistributionReader:
                 if name != OPENS or unit.names.function(call) not in self.reach.reachable:
                     continue
                 here, statement, whole = unit, unit.names.statement(call), True
-                sooner = self._asked_before(unit, statement)
-                self.result.starts.append(Start(here, sooner or statement, whole and sooner is None))
+                self.result.starts.append(self._start(here, statement, whole))
                 for _ in range(4):  # and where the function around it is called
                     code = here.names.function(statement)
                     sites = [s for s in self.reach.sites(code) if self.reach.function_of(s) in self.reach.reachable]
@@ -417,7 +416,11 @@ class _DistributionReader:
                     only = code if self._only_chooses(here, code) and code not in self.shared else None
                     here = self.state.calls[sites[0]].unit
                     statement = here.names.statement(sites[0])
-                    self.result.starts.append(Start(here, statement, whole, only))
+                    self.result.starts.append(self._start(here, statement, whole, only))
+
+    def _start(self, unit: Unit, statement: cst.CSTNode, whole: bool, only: cst.CSTNode | None = None) -> Start:
+        sooner = self._asked_before(unit, statement)
+        return Start(unit, sooner, whole=False) if sooner is not None else Start(unit, statement, whole, only)
 
     def _asked_before(self, unit: Unit, start: cst.CSTNode) -> cst.CSTNode | None:
         """The first statement before a start that reads a number which a worker was started with, and loses: from there

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from ...facts.torch_api.process_calls import turns
+from ...facts.torch_api.process_calls import is_distributed_sampler, turns
 from ...facts.torch_api.surroundings import asks_existence, ends_process, fetches, writes
 from ..dataflow.call_constants import CallConstants, Constants, excludes
 from ..dataflow.call_graph import Code, Reach
@@ -24,11 +24,6 @@ ALONE = frozenset({"on_main_process", "on_local_main_process", "on_last_process"
 _JUMPS = (cst.Return, cst.Continue, cst.Break)
 _NESTED = (cst.BaseStatement, cst.BaseSuite, cst.Else, *HANDLERS)
 _CLOSED: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
-
-
-def _has_number(expression: cst.CSTNode) -> bool:
-    """Whether an expression computes with the number of this process; a bar that is disabled elsewhere does not."""
-    return any(part.attr.value in _NUMBERS for part in nodes_in(expression, cst.Attribute))
 
 
 class Guards:
@@ -81,7 +76,7 @@ class Guards:
 
     def _is_own_part(self, unit: Unit, iterated: cst.BaseExpression) -> bool:
         """Whether a loop goes over a part that each process has of its own: the parts may differ in length."""
-        if _has_number(iterated):
+        if self._has_number(iterated):
             return True
         for name in descendants(iterated):
             binding = unit.names.binding(name) if isinstance(name, cst.Name) else None
@@ -92,17 +87,26 @@ class Guards:
                     if isinstance(given, cst.Call) and last_name(given.func) == "split_between_processes":
                         return True
                 values = bindings_value(unit.names, binding, [definition]) if binding is not None else []
-                if any(isinstance(v, cst.Subscript) and any(map(_has_number, v.slice)) for v in values):
+                if any(isinstance(v, cst.Subscript) and any(map(self._has_number, v.slice)) for v in values):
                     return True
         return False
 
+    def _has_number(self, expression: cst.CSTNode) -> bool:
+        """Whether an expression computes with the number of this process. A bar that is disabled elsewhere does not,
+        nor a loader with a ``DistributedSampler``, which gives as many rows to each process."""
+        calls = nodes_in(expression, cst.Call)
+        samplers = [call for call in calls if any(map(is_distributed_sampler, self._names_called(call)))]
+        apart = {node for call in samplers for node in descendants(call)}
+        numbers = (part for part in nodes_in(expression, cst.Attribute) if part.attr.value in _NUMBERS)
+        return any(part not in apart for part in numbers)
+
     def _looks_for_own_file(self, unit: Unit, statement: cst.CSTNode) -> bool:
         """Whether a condition asks for a file that the block under it makes: who comes later finds it, and goes by."""
-        if not isinstance(statement, cst.If) or not any(map(asks_existence, self._names_called(unit, statement.test))):
+        if not isinstance(statement, cst.If) or not any(map(asks_existence, self._names_called(statement.test))):
             return False
-        return any(writes(name) or fetches(name) for name in self._names_called(unit, statement.body))
+        return any(writes(name) or fetches(name) for name in self._names_called(statement.body))
 
-    def _names_called(self, unit: Unit, node: cst.CSTNode) -> Iterator[str]:
+    def _names_called(self, node: cst.CSTNode) -> Iterator[str]:
         calls = self.state.calls
         return (outside_name(calls[one]) for one in nodes_in(node, cst.Call) if one in calls)
 

@@ -136,3 +136,36 @@ def has(name):
 print(has("torch"))
 """
     assert not look({"train.py": script}).files
+
+
+HANDS_ON = """\
+import torch
+from torch.optim.lr_scheduler import StepLR
+from transformers import get_linear_schedule_with_warmup
+from engine import {imported}
+
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = StepLR(optimizer, 1)
+warm = get_linear_schedule_with_warmup(optimizer, 10, 100)
+{call}
+"""
+NOBODYS = {
+    "a function that is given something else": HANDS_ON.format(imported="show", call="show(model)"),
+    "torch's own functions": HANDS_ON.format(imported="show", call="torch.save(optimizer, 'optimizer.pt')"),
+}
+
+
+def test_an_optimizer_that_a_module_gets_which_is_not_there_is_named(look: Look) -> None:
+    """It was called a file without training."""
+    script = HANDS_ON.format(imported="train_one_epoch", call="train_one_epoch(model, optimizer, None)")
+    (file,) = look({"train.py": script}).files
+    (told,) = file.diagnoses
+    assert (told.id, told.line, file.after) == ("unseen-training", 10, file.source.data)
+    assert "`optimizer` goes to train_one_epoch of engine, which is not in this project" in told.message
+    assert look({"train.py": script, "engine.py": "def train_one_epoch(*given): pass"}).files == []
+
+
+@pytest.mark.parametrize("script", NOBODYS.values(), ids=NOBODYS)
+def test_an_optimizer_that_goes_nowhere_needs_nothing(script: str, look: Look) -> None:
+    assert look({"train.py": script}).files == []

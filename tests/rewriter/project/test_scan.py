@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import RawConfig
+from torchlift.rewriter.config import RawConfig, Target
 from torchlift.rewriter.project.reconcile import _kept
 from torchlift.rewriter.project.scan import Survey, Surveyor
 from torchlift.rewriter.report.expect import expectations
@@ -1081,3 +1081,33 @@ def test_a_training_that_a_script_is_not_seen_to_start_is_counted_by_name(look: 
     assert str(survey) == (
         "2 files checked, 1 with training that nothing here is seen to start (fitting.py), 1 without training by torch"
     )
+
+
+ON_ACCELERATE = """\
+from accelerate import Accelerator
+import torch
+
+class Trainer:
+    def __init__(self, model, loader):
+        self.accelerator = Accelerator()
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.model, self.optimizer, self.loader = self.accelerator.prepare(model, self.optimizer, loader)
+
+    def train(self):
+        for x, y in self.loader:
+            self.accelerator.backward(torch.nn.functional.cross_entropy(self.model(x), y))
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("target", [None, Target.ACCELERATE])
+def test_a_training_on_accelerate_that_nothing_starts_is_not_migrated_already(
+    target: Target | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its import is swapped by who starts it; for Accelerate nothing is to be done."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trainer.py").write_text(ON_ACCELERATE)
+    survey = Surveyor(CATALOGUE, RawConfig(target=target)).look([Path("trainer.py")])
+    left = "1 migrated already" if target else "1 with training that nothing here is seen to start (trainer.py)"
+    assert str(survey) == f"1 file checked, {left}"

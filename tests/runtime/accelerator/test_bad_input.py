@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -137,3 +138,19 @@ def test_figures_that_are_lost(tmp_path, caplog):
     assert [record.message for record in caplog.records].count(
         "this log call is lost: call accelerator.init_trackers(project_name) first"
     ) == 1
+
+
+def _again(loader: DataLoader[float]) -> Iterator[torch.Tensor]:
+    while True:
+        yield from loader
+
+
+def test_a_generator_over_prepared_loaders_comes_back_as_it_is() -> None:
+    """Scripts on Accelerate hand such generators to `prepare`; one over a loader that is not prepared is an error."""
+    accelerator = Accelerator(cpu=True)
+    loader: DataLoader[float] = DataLoader([1.0, 2.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a generator, whose items"):
+        accelerator.prepare(_again(loader))
+    batches = _again(accelerator.prepare(loader))
+    assert accelerator.prepare(batches) is batches
+    assert next(batches).tolist() == [1.0]

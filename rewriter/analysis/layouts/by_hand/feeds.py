@@ -35,6 +35,7 @@ _WRAPPERS = frozenset("enumerate tqdm iter reversed".split())
 _BUILT = (cst.List, cst.Tuple, cst.ListComp, cst.Dict, cst.DictComp, cst.Set, cst.BaseString)
 _SIZES = frozenset("batch_size batchsize bs bsz batch_sz".split())
 """How scripts call the number of rows of a batch, in lower case."""
+_NUMBERS = frozenset("min max int len".split())
 _ROLES = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER, Role.CRITERION, Role.ACCELERATOR)
 
 
@@ -319,8 +320,22 @@ class Feeds:
         bindings = [names.binding(node) for node in nodes_in(call, cst.Name)]
         set_here = [d for binding in bindings if binding is not None for d in binding.definitions if d in inside]
         if method_name(call) != "next":
-            return bool(set_here)
+            return not all(self._counts(definition, inside) for definition in set_here)
         return any(self._follows(definition, inside) for definition in set_here)
+
+    def _counts(self, definition: cst.CSTNode, inside: Container[cst.CSTNode], deep: int = 3) -> bool:
+        """Whether a turn computes a number from those of the loops around it: ``end = (i + 1) * batch_size``."""
+        names = self.unit.names
+        assign = next(names.enclosing(definition, cst.Assign, cst.For), None)
+        if not isinstance(assign, cst.Assign) or not deep:
+            return False
+        parts = list(descendants(assign.value))
+        others = (node for node in parts if isinstance(node, cst.Call) and method_name(node) not in _NUMBERS)
+        if any(others) or any(isinstance(node, cst.Subscript) for node in parts):
+            return False
+        bindings = (names.binding(node) for node in parts if isinstance(node, cst.Name))
+        set_here = [d for binding in bindings if binding is not None for d in binding.definitions if d in inside]
+        return all(self._counts(each, inside, deep - 1) for each in set_here)
 
     def _follows(self, definition: cst.CSTNode, inside: Container[cst.CSTNode]) -> bool:
         """Whether an iterator that a turn starts anew is made of what the turn has set."""

@@ -63,6 +63,8 @@ def through_module(
     last = qualified.rpartition(".")[2]
     if isinstance(operand, Whole) and all(isinstance(one, (Whole, Replicated)) for one in everything):
         return Several((operand, operand)) if kind.gives == "output and state" else operand
+    if isinstance(operand, ShardRow) and all(isinstance(one, (ShardRow, Replicated)) for one in everything):
+        return Several((operand, operand)) if kind.gives == "output and state" else operand
     if not isinstance(operand, Shard):
         return Unclear("a layer is given something else than rows", given.node)
     if kind.rows == "unknown":

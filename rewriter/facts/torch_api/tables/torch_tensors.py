@@ -181,4 +181,8 @@ ROWS: Table = {
     "torch.numel": ("structural", {}),
     "torch.is_tensor": ("structural", {"of_type": True}),
     "torch.is_floating_point": ("structural", {"of_type": True}),
+    "torch.get_default_dtype": ("structural", {"of_type": True}),
+    "torch.promote_types": ("structural", {"of_type": True}),
+    "torch.finfo": ("structural", {"of_type": True}),
+    "torch.iinfo": ("structural", {"of_type": True}),
 }
