@@ -234,6 +234,7 @@ def _unsharded(reach: Reach, wanted: list[Origin]) -> Iterator[tuple[Unit, Findi
                 f"make a DataLoader in place of {klass}(...), with persistent_workers=True if its workers should live "
                 "on from epoch to epoch; or let __iter__ iterate super().__iter__()",
                 Severity.BLOCKED,
+                case="own-loader",
             ),
         )
 
@@ -254,6 +255,7 @@ def _stand_ins(reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding
                     "divided among the processes: each would train on all of them",
                     f"make a DataLoader in place of {found.text}, or train with it in a script of its own",
                     Severity.BLOCKED,
+                    case="own-loader",
                 ),
             )
 
@@ -280,6 +282,7 @@ def _which(loader: Origin) -> Finding:
         "which of them the training reads",
         "make each of them in a statement of its own",
         Severity.BLOCKED,
+        case="several",
     )
 
 
@@ -353,6 +356,7 @@ def _unprepared(evaluation: Evaluation, stays: bool) -> Finding:
         f"those of the original, and take as long. Only to share the work, where its rows add up: {share}",
         Severity.NOTE if stays else Severity.REVIEW,
         cause=_seen(evaluation),
+        case="whole-evaluation",
     )
 
 
@@ -366,6 +370,7 @@ def _of_one_share(evaluation: Evaluation) -> Finding:
         "gather what it reads with accelerator.gather_for_metrics(...), or give the evaluation a loader of its own",
         Severity.BLOCKED if evaluation.keeps else Severity.REVIEW,
         cause=_seen(evaluation),
+        case="shared-loader",
     )
 
 
@@ -414,6 +419,7 @@ def _stepped_twice(record: CallRecord) -> Finding:
         "in each of those of the other",
         "step it in one place",
         Severity.BLOCKED,
+        case="twice",
     )
 
 
@@ -437,7 +443,7 @@ def _unplaceable(held: Held) -> Finding:
         cause = f"`{name}` is read before the training by what also keeps it for the training: prepared, it would give "
         cause += "only one process's shard of the rows there"
         remedy = "read a loader of its own there"
-    return Finding("prepare", held.origin.node, cause, remedy, Severity.BLOCKED)
+    return Finding("prepare", held.origin.node, cause, remedy, Severity.BLOCKED, case="used-before")
 
 
 def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:
@@ -463,6 +469,7 @@ def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result:
                 f"no variable here holds this {origin.role.value}, so it cannot be prepared",
                 "assign it to a variable in the function that builds the optimizer",
                 Severity.BLOCKED,
+                case="no-variable",
             ),
         )
     )

@@ -236,8 +236,9 @@ def _listed(
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
         return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
-    first = {group.first.id: number for number, group in reversed(list(enumerate(found)))}
-    items = (_finding(number, group, anchors, first[group.first.id] == number) for number, group in enumerate(found))
+    kinds = [(group.first.id, group.first.case) for group in found]
+    first = {kind: number for number, kind in reversed(list(enumerate(kinds)))}
+    items = (_finding(n, group, anchors, first[kinds[n]] == n) for n, group in enumerate(found))
     return f"{errors}<ul class='findings'>{''.join(items)}</ul>"
 
 
@@ -259,7 +260,7 @@ def _finding(number: int, group: FindingGroup, anchors: Container[str], explaine
         "<div class='head'>"
         f"<span class='word'>{word}</span><span class='chip'>{escape(first.id)}</span>"
         f"<span>{places}</span></div><p>{code_words(group.message())}</p>{frame(group.shown())}{remedy}"
-        f"{meaning(first.id) if explained else ''}</li>"
+        f"{meaning(first.id, first.case) if explained else ''}</li>"
     )
 
 

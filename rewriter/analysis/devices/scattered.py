@@ -67,6 +67,7 @@ def unmoved_input(unit: Unit, value: cst.CSTNode) -> Finding:
         "moves it now",
         f"if it is on the CPU, move it to accelerator.device, or to next({code}.parameters()).device",
         Severity.REVIEW,
+        case="moves",
     )
 
 
@@ -79,6 +80,7 @@ def lent_wrapper(wrapper: cst.CSTNode, user: str) -> Finding:
         "is not moved there, and `.module` fails",
         f"migrate {user} in the same run, or move it there to the device of the model's parameters",
         Severity.REVIEW,
+        case="other-script",
     )
 
 

@@ -127,6 +127,7 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     loop,
                     f"`{name}`, which feeds this training, is not defined anywhere: the script fails here as it is",
                     "fix the script first and run it on one device, then migrate it",
+                    case="undefined",
                 )
             if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
                 return _not_cut(state, reach, uncut) if uncut is not None else (record.unit, _made_by_hand(loop, name))
@@ -137,6 +138,7 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     f"cannot tell whether `{name}`, which feeds this training, is a data loader",
                     f"pass --assume loader={name} if it is a torch.utils.data.DataLoader; make one of a list of rows: "
                     f"DataLoader({name}, batch_size=...)",
+                    case="unclear",
                 )
                 return record.unit, told._replace(part=source, cause=_given(reach, record.unit, source))
     feeding = _foreign_feed(state, reach, record)
@@ -151,6 +153,7 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             f"cannot tell whether `{name}`, which feeds this training, is a data loader: "
             f"what `{giver}` gives is not known",
             vouch if own == name else f"give it a name, as in {own} = {name}, and {vouch}",
+            case="package",
         )
     removed = _removed_next(state, reach)
     if removed is not None:
@@ -162,13 +165,14 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             call,
             f"`{iterator}.next()` fails: the iterators of loaders have no method `next` any more",
             f"write next({iterator}), and run the script on one device before you migrate it",
+            case="next-method",
         )
     if uncut is not None:
         return _not_cut(state, reach, uncut)
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
-        _FEED,
+        _FEED, case="no-batches",
     )  # fmt: skip
 
 
@@ -217,6 +221,7 @@ def _made_by_hand(loop: cst.For, name: str) -> Finding:
         f"no data loader feeds this training, but `{name}`, which the script fills by itself: every process would go "
         "through all of it",
         _FEED,
+        case="own-list",
     )
 
 
@@ -234,6 +239,7 @@ def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding
         uncut.node,
         f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
         remedy,
+        case="not-cut",
     )
 
 
@@ -305,8 +311,8 @@ _LONGEST = 60
 """Longer code is not repeated in a finding."""
 
 
-def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str) -> Finding:
-    return Finding(id, node, message, remedy, Severity.BLOCKED)
+def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str, *, case: str = "") -> Finding:
+    return Finding(id, node, message, remedy, Severity.BLOCKED, case=case)
 
 
 _STARTS = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
@@ -417,6 +423,7 @@ def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]
                             f"this file trains, and is imported by a name that the script computes (`{pattern}`): it "
                             "is not known which of its functions the script calls, so nothing was changed",
                             f"import `{unit.name}` and what you call of it by their names there, then migrate",
+                            case="not-called",
                         ),
                     )
                     return

@@ -115,6 +115,7 @@ class Handles:
                 node if unit is self.unit else call,
                 f"every process computes with `{text}`, so the tracker is left on every process, and {_TRACKS}",
                 "take the value from the script's own settings, then make the tracker inert on the other processes",
+                case="value",
             )
         else:
             yield Handle(call, _TRACKS, INERT)
@@ -159,6 +160,7 @@ class Handles:
                         node,
                         "only the main process has a run, so the run's name differs between processes",
                         "take the name from the script's own settings, or broadcast it with broadcast_object_list",
+                        case="value",
                     )
 
     def _is_read_by_all(self, node: cst.Attribute, settled: Container[cst.CSTNode]) -> bool:
@@ -191,6 +193,7 @@ class Handles:
             return Finding(
                 "main_process", call, "every process would open this file for writing",
                 'open it on the main process only, e.g. open(path if accelerator.is_main_process else os.devnull, "w")',
+                case="open-file",
             )  # fmt: skip
         null, imports = self._devnull()
         why = "every process would write the same file"
@@ -323,4 +326,5 @@ def once(call: cst.CSTNode, why: str) -> Finding:
         about(f"{{}} runs on every process but should run once: {why}", called(call)),
         "do it on the main process only, and guard its uses or give the other processes an object that does nothing",
         Severity.REVIEW,
+        case="object",
     )
