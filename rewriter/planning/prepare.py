@@ -361,13 +361,16 @@ def _unprepared(evaluation: Evaluation, stays: bool) -> Finding:
 
 
 def _of_one_share(evaluation: Evaluation) -> Finding:
+    effect = "each process would evaluate only its own shard, and go on with figures of its own"
+    if not evaluation.keeps:
+        effect = "each process goes through its own shard alone, and what the main process shows or saves is of that"
     return Finding(
         "prepare",
         evaluation.loop,
         f"this evaluation loop was not understood: {evaluation.because}. It reads the loader that the training reads, "
-        "which is prepared: each process would evaluate only its own shard"
-        + (", and go on with figures of its own" if evaluation.keeps else ""),
-        "gather what it reads with accelerator.gather_for_metrics(...), or give the evaluation a loader of its own",
+        f"which is prepared: {effect}",
+        "give the evaluation a loader of its own, which no training reads: every process then goes through all rows; "
+        "or gather what it reads with accelerator.gather_for_metrics(...)",
         Severity.BLOCKED if evaluation.keeps else Severity.REVIEW,
         cause=_seen(evaluation),
         case="shared-loader",

@@ -83,7 +83,7 @@ class Handles:
                 else:
                     yield from self._switched(call, names[0], arguments.pop(), settled)
             elif name := next((n for n in built_names(record) if n in _ONCE and self._counts(call, n)), ""):
-                yield once(call, _ONCE[name])
+                yield _command(call) if name in COMMANDS else once(call, _ONCE[name])
 
     def _switched(
         self, call: cst.Call, name: str, off: str, settled: Container[cst.CSTNode]
@@ -316,6 +316,18 @@ def _catches(handler: cst.ExceptHandler) -> bool:
         return True
     types = {n.value for n in nodes_in(handler.type, cst.Name)}
     return bool(types & {"OSError", "FileExistsError", "IOError", "EnvironmentError", "Exception", "BaseException"})
+
+
+def _command(call: cst.CSTNode) -> Finding:
+    return Finding(
+        "once",
+        call,
+        about("{} runs on every process: each runs the command, and goes on with what it says", called(call)),
+        "no action needed if it only asks for something, such as the size of the terminal; if it changes something, "
+        "run it on the main process, and send what the others need with broadcast_object_list",
+        Severity.REVIEW,
+        case="command",
+    )
 
 
 def once(call: cst.CSTNode, why: str) -> Finding:
