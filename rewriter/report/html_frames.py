@@ -13,7 +13,10 @@ from .frames import View
 _CODE = re.compile(
     r"""``?([^`]+)``?
     | (?<![\w`/.=-]) (
-        [\w./-]+ \. (?:py|ipynb) \b (?: :\d+ )?  # a file, and a line of it
+        [A-Za-z_][\w.]* [ ] [+]?=[ ]  # x = f(...).g(...)
+            [A-Za-z_][\w.]* (?: \( (?: [^()] | \( (?: [^()] | \([^()]*\) )* \) )* \) (?: \. \w+ )* )+
+        | from[ ][\w.]+[ ]import[ ]\w+ | if[ ]accelerator\.is_main_process
+        | [\w./-]+ \. (?:py|ipynb) \b (?: :\d+ )?  # a file, and a line of it
         | [A-Za-z_]\w+ (?: \.[A-Za-z_]\w+ )+ (?: \( (?: [^()] | \([^()]*\) )* \) )?  # accelerator.reduce(x.sum())
         | (?! \w+ \( (?: s | es ) \) ) [A-Za-z_]\w* \( [^()]* \)  # prepare(...), Accelerator(cpu=True), sorted(names)
         | --[a-z][a-z-]+ (?: [ ] [a-z_]+=\w+ )?  # an option, also with a role
@@ -39,6 +42,11 @@ def _line(view: View) -> str:
     where = f"<span class='where'>{escape(view.place)}</span>" if view.is_cause else ""
     label = f"<span class='label'>{code_words(view.label)}</span>" if view.label else ""
     return f"<div class='{kind}'>{where}<div class='row'><span class='n'>{view.number}</span><pre>{code}</pre></div>{label}</div>"  # noqa: E501
+
+
+def path_words(text: str) -> str:
+    """A path that a narrow column breaks after its slashes and underscores first."""
+    return re.sub(r"([/_])(?=.)", r"\1<wbr>", escape(text))
 
 
 def code_words(text: str) -> str:
