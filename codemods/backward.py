@@ -54,6 +54,7 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 "this loss adds a sum over the batch to a mean over the batch: no single factor scales both",
                 "use one reduction for all parts of the loss",
                 Severity.BLOCKED,
+                case="two-scales",
             )
         elif call.role is Role.LOSS and _takes_several(call):
             yield Finding(
@@ -62,6 +63,7 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 "torch.autograd.backward gets several tensors here; accelerator.backward takes one",
                 "call backward on their sum: (a + b).backward()",
                 Severity.BLOCKED,
+                case="several",
             )
         elif call.role is Role.LOSS:
             yield Replace(ID, call.node, partial(_through, facts, call), reason=_why(call))
@@ -70,6 +72,7 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID, call.node, f"cannot tell whether this tensor is a loss: {call.because}",
                 f"pass --assume loss=NAME if it is one, or write {facts.accelerator}.backward(...) by hand",
                 Severity.REVIEW if any(c.role is Role.LOSS for c in facts.called(ID)) else Severity.BLOCKED,
+                case="unclear",
             )  # fmt: skip
 
 

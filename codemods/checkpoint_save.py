@@ -56,6 +56,7 @@ def checkpoint_save(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 save.call,
                 "this torch.save has options that accelerator.save does not take, so every process writes the file",
                 f"guard it by hand: if {facts.accelerator}.is_main_process: torch.save(...)",
+                case="options",
             )
             continue
         yield Replace(

@@ -63,7 +63,7 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         if not facts.keep_global_batch and not facts.cuts_batches:
             yield Finding(
                 ID, wrapper.node, "nn.DataParallel split one batch over the GPUs; now each process takes a whole one",
-                "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE,
+                "pass --keep-global-batch to keep the batch, or scale the learning rate", Severity.NOTE, case="batch",
             )  # fmt: skip
     for statement in facts.for_wrappers:
         yield Remove(ID, statement, reason="this function takes the wrapper alone, which is removed")
@@ -73,7 +73,7 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield Finding(
             ID, node, f"{facts.module.code_for_node(node)} is an attribute of the wrapper, which is removed",
             "assign the model to the variable of the wrapper" if node.attr.value == "module"
-            else "remove it: each process has one device, accelerator.device", Severity.BLOCKED,
+            else "remove it: each process has one device, accelerator.device", Severity.BLOCKED, case="attribute",
         )  # fmt: skip
     wrapped = bool(facts.unwrapped) and not facts.abilities.transparent_models
     gone: set[cst.CSTNode | None] = {node for own in facts.own_names for node in (own.inner, own.choice)}
@@ -89,7 +89,7 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for read in facts.wrapper_reads:
         yield _as_before(facts, read) or _other(facts, read)
     for call in facts.prefixed:
-        yield Finding(ID, call, *PLAIN_KEYS)
+        yield Finding(ID, call, *PLAIN_KEYS, case="prefix")
 
 
 def _as_before(facts: ModuleFacts, read: WrapperRead) -> Edit | None:
@@ -113,11 +113,11 @@ def _other(facts: ModuleFacts, read: WrapperRead) -> Finding:
     gave, severity = ("gave", Severity.BLOCKED) if certain else ("may have given", Severity.REVIEW)
     if read.use is None:
         cause = f"`{asked}` {gave} the model inside the wrapper, which is removed: now it gives the parts of `{model}`"
-        return Finding(ID, read.node, cause, f"if the model is meant, write [{model}]", severity)
+        return Finding(ID, read.node, cause, f"if the model is meant, write [{model}]", severity, case="parts")
     use = " ".join(code(read.use).split())
     cause = f'`{asked}` {gave} names that begin with "module.", the wrapper\'s prefix, and `{use}` depends on that'
     remedy = "write it for names without the prefix: the wrapper is removed"
-    return Finding(ID, read.use, cause, remedy, severity)
+    return Finding(ID, read.use, cause, remedy, severity, case="prefix")
 
 
 def _only_child(node: cst.CSTNode, *, read: WrapperRead) -> cst.CSTNode:

@@ -68,7 +68,7 @@ def main_process(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 yield Finding(
                     ID, effect.node, "the main process runs this command, and the other processes do not wait for it",
                     "if they read what it makes, add accelerator.wait_for_everyone() after it; else no action needed",
-                    Severity.NOTE,
+                    Severity.NOTE, case="command",
                 )  # fmt: skip
 
 

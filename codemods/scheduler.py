@@ -61,6 +61,7 @@ def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 f"{schedule.name} is stepped once per batch and once per epoch",
                 "step it in one place",
                 Severity.BLOCKED,
+                case="twice",
             )
         elif schedule.prepared:
             yield Finding(
@@ -71,4 +72,5 @@ def scheduler(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 "no action needed if that number is computed before prepare(...); after it, len(loader) is N times "
                 "smaller",
                 Severity.NOTE,
+                case="total",
             )

@@ -72,6 +72,7 @@ def _settle(facts: ModuleFacts, handle: Handle) -> Iterator[Edit | Finding]:
             about(f"{{}} runs on every process but should run once: {handle.because}", called(handle.call)),
             "Accelerate has no tracker that does nothing: create it on the main process only and guard its uses, or "
             "log with accelerator.init_trackers and accelerator.log",
+            case="object",
         )
 
 

@@ -50,3 +50,5 @@ class Finding(NamedTuple):
     part: CSTNode | None = None
     """What of the node it is about, to be underlined: the value in a condition."""
     cause: Cause | None = None
+    case: str = ""
+    """Which of the situations it is that its id covers: a heading of ``report/findings.md``."""

@@ -55,6 +55,8 @@ class Diagnosis(NamedTuple):
     end: int = 0
     """The column after the last character on that line; 0 if it is not known."""
     cause: CausePlace | None = None
+    case: str = ""
+    """As in ``Finding``."""
 
 
 def without_repeats(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:

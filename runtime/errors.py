@@ -127,6 +127,22 @@ def expect(what: str, value: object, kinds: type | tuple[type, ...], wanted: str
         raise WrongKindError(f"{what} was given {given}; it takes {wanted}.")
 
 
+def missing(what: str, name: str, known: Iterable[str]) -> str:
+    """
+    What to say of a name that this version does not have: a known name that it is a typing error of, else that a newer
+    `migrate` may have written it.
+
+    Args:
+        what: that it is not there, in words, without a full stop.
+        name: the name that was asked for.
+        known: the names that this version has.
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [one for one in known if not one.startswith("_")], n=1, cutoff=0.8)
+    return f"{what}. Did you mean {near[0]!r}?" if near else newer(what)
+
+
 @cache
 def newer(what: str) -> str:
     """
@@ -147,12 +163,12 @@ def newer(what: str) -> str:
     )
 
 
-def refuse_newer(what: str, arguments: Iterable[str]) -> None:
+def refuse_newer(what: str, arguments: Iterable[str], known: Iterable[str] = ()) -> None:
     """
-    Refuse keyword arguments that this version does not have.
+    Refuse keyword arguments that this version does not have; ``known`` are those that it has.
 
     Raises:
         TypeError: there is one.
     """
     for name in arguments:
-        raise TypeError(newer(f"{what}() got an unexpected keyword argument {name!r}"))
+        raise TypeError(missing(f"{what}() got an unexpected keyword argument {name!r}", name, known))

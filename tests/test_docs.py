@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from torchlift.rewriter.report.explaining import PAGE
+from torchlift.rewriter.report.explaining import PAGE, cases, sections
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "fixtures").glob("*.md")])
@@ -159,6 +159,78 @@ def test_every_finding_has_its_place_in_the_documentation() -> None:
     assert unclear == UNCLEAR
     more = {"notebook", "progress_bars"}  # what is moved in a notebook, by no rule; the rule of an unclear one
     assert headings == made | more
+
+
+class Cases(Ids):
+    """The cases of the findings that a file makes: with a word each, ``case="..."``."""
+
+    def pairs(self) -> set[tuple[str, str]]:
+        """Each id with a case that its findings may have."""
+        found = set[tuple[str, str]]()
+        made = {id(call) for call, _ in self.found()}
+        handed = set[str]()  # what a class of the file keeps, or a function hands on
+        for call in self.calls:
+            if id(call) not in made:
+                helper = next((f for f in self.functions if f.name == getattr(call.func, "id", "")), None)
+                ids = self._of(call, helper) if helper is not None else set[str]()
+                found |= {(one, case) for one in ids for case in _case(call)}
+                handed |= set[str]() if ids else _case(call)
+        for call, ids in self.found():
+            kept = handed if ast.unparse(_word(call) or ast.Constant("")).endswith(".case") else _case(call)
+            found |= {(one, case) for one in ids or unclear_ids(call) for case in kept}
+        return found
+
+    def without(self) -> set[str]:
+        """The ids of which a finding is made with no case."""
+        return {one for call, ids in self.found() if _word(call) is None for one in ids}
+
+    def _of(self, call: ast.Call, helper: ast.FunctionDef) -> set[str]:
+        """The ids of the findings that a function makes with the case that a call of it hands on."""
+        inside = [(one, ids) for one, ids in self.found() if any(node is one for node in ast.walk(helper))]
+        return {one for made, ids in inside for one in (literals(call.args[0]) if _is_given(made, helper) else ids)}
+
+
+def _is_given(made: ast.Call, helper: ast.FunctionDef) -> bool:
+    return isinstance(made.args[0], ast.Name) and made.args[0].id == helper.args.args[0].arg
+
+
+def _word(call: ast.Call) -> ast.expr | None:
+    given = next((word.value for word in call.keywords if word.arg == "case"), None)
+    return given if given is not None or len(call.args) < 9 - ("Finding" in ast.unparse(call.func)) else call.args[-1]
+
+
+def _case(call: ast.Call) -> set[str]:
+    given = _word(call)
+    return literals(given) - {""} if given is not None else set()
+
+
+def unclear_ids(call: ast.Call) -> set[str]:
+    """The ids of the one finding whose id is chosen from a table."""
+    return {"main_process", "downloads"} if "_RULES" in ast.unparse(call.args[0]) else set()
+
+
+def test_every_case_of_a_finding_is_explained_and_no_other() -> None:
+    """An id has a heading for each of its cases, or none; where it has some, each of its findings says which it is."""
+    made, bare = set[tuple[str, str]](), set[str]()
+    for wing in ("rewriter", "codemods"):
+        for file in sorted((ROOT / wing).rglob("*.py")):
+            read = Cases(file.read_text(encoding="utf-8"))
+            made |= read.pairs()
+            bare |= read.without()
+    told = {(id.partition(", ")[0], case) for id in sections() for case in cases(id)}
+    assert made == {pair for pair in told if pair[0] != "progress_bars"}
+    assert bare.isdisjoint({id for id, _ in made})
+
+
+def test_the_cases_of_findings_are_read_from_the_code() -> None:
+    text = (
+        'def f(n):\n    return Finding("a", n, "m", case="one")\n'
+        'def g(id, n, *, case=""):\n    return Finding(id, n, case=case)\n'
+        'g("b", 1, case="two" if x else "three")\ng("c", 1)\n'
+        'def h(found):\n    return Finding("d", found.node, case=found.case)\nDecision(1, case="four")\n'
+    )
+    pairs = {("a", "one"), ("b", "two"), ("b", "three"), ("d", "four")}
+    assert Cases(text).pairs() == pairs
 
 
 IDS = {

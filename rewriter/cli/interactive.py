@@ -27,14 +27,17 @@ class Answers(NamedTuple):
     result: Result
     """With the edits that were accepted."""
     declined: tuple[tuple[FileResult, Change], ...]
-    """The other edits."""
+    """The other edits that have a place: an import has none, and comes with what needs it."""
+    asked: int
+    """How many edits there were, with their imports, as the summary counts them."""
     shown: tuple[FileResult, ...] = ()
     """The files whose edits and findings were shown with the questions."""
 
     def told(self, written: Sequence[Source], again: str) -> str:
         """The answers and what was done, in a sentence without its full stop; ``again`` is the command that asks once
         more."""
-        made, left = sum(len(file.changes) for file in self.result.changed), len(self.declined)
+        made = sum(len(file.changes) for file in self.result.changed if not file.blocked)
+        left = max(self.asked - made, 0) if self.declined else 0
         if not written:
             every = "the edit" if left == 1 else f"all {left} edits"
             return f"nothing was written{f': you declined {every}' if left and not made else ''}"
@@ -83,11 +86,12 @@ def ask(catalogue: Sequence[Entry], survey: Survey, result: Result, *, color: bo
         for group in session.groups
         if not session.has(group)
         for file, change in session.changes[group]
-        if change.line  # an import has none: it comes with what needs it
+        if change.line
     )
     files = tuple(answered.get(file.source, file) for file in result.files)
     return Answers(
         result._replace(files=files),
         declined,
+        sum(session.number(*session.groups) for session in sessions),
         tuple(file for file in files if file.source.path in asking.shown),
     )

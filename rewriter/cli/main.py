@@ -21,7 +21,7 @@ from .usage import UsageError
 
 if TYPE_CHECKING:
     from ..project.scan import Survey
-    from ..result import FileResult, Result
+    from ..result import Diagnosis, FileResult, Result
     from ..verify.handover import SeenVerdict
 
 _COMPLETE = "_MIGRATE_COMPLETE"
@@ -70,9 +70,7 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
         if request.rules:
             return _list_rules(catalogue, audits=request.audit)
         if request.explain is not None:
-            from .explain import explain
-
-            explain(catalogue, [request.explain, *request.paths], color=request.color and sys.stdout.isatty())
+            _explain(catalogue, request, [request.explain, *request.paths])
             return NOTHING
         if request.audit:
             from .auditing import run_audit
@@ -85,6 +83,20 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
     except (ConfigError, SourceError, VerifyError) as error:
         say(str(error))
     return FAILED
+
+
+def _explain(catalogue: Sequence[Entry], request: Request, words: Sequence[str]) -> None:
+    """Explain ids, or a line of a file."""
+    if any(":" in word for word in words):
+        from .at_line import explain_line, place_of
+
+        place = place_of(words)
+        if place is not None:
+            explain_line(catalogue, request, place)
+            return
+    from .explain import explain
+
+    explain(catalogue, words, color=request.color and sys.stdout.isatty())
 
 
 def _list_rules(catalogue: Sequence[Entry], *, audits: bool) -> int:
@@ -304,8 +316,9 @@ def _hints(
     if in_short(result, survey, request) and not hook:
         yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:
-        stops = [d for file in result.files for d in file.diagnoses if d.severity.value == "blocked"]
-        yield f"To learn more: {invoked()} --explain {stops[0].id}"
+        told = [(f, d) for f in result.files for d in f.diagnoses if d.severity.value == "blocked"]
+        stops = [found for _, found in told]
+        yield _explained(*told[0], " ".join([invoked(), *chosen(request.options)]))
         for said in dict.fromkeys(word for d in stops for word in _SAYS.findall(d.remedy)):
             yield f"If it is so: {command} {said} {named}"
         if hook or request.check:
@@ -315,6 +328,16 @@ def _hints(
         if held and not request.write:
             some = quoted(held) if len(held) <= _SOME else otherwise
             yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"
+
+
+def _explained(file: FileResult, found: Diagnosis, command: str) -> str:
+    """The command that says more of a finding: at its line, where a file has one."""
+    from ..report.diff import shown
+    from .invoked import invoked, quoted
+
+    at = f"{shown(file.source.path)}{file.at(found.line)}"
+    what = quoted([at]) if found.line and file.source.path.exists() else ""
+    return f"To learn more: {command} --explain {what}" if what else f"To learn more: {invoked()} --explain {found.id}"
 
 
 def _left_out(result: Result) -> Iterator[str]:

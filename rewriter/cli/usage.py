@@ -30,6 +30,7 @@ Examples:
   migrate --assume loss=err train.py say what could not be inferred
   migrate --explain backward         show what a rule does, with an example
   migrate --explain local-decision   show what a finding means, and what to do
+  migrate --explain train.py:143     show all that is said about one line
   migrate --audit train_ddp.py       what a distributed script does wrong
   migrate - < train.py               read stdin, show the patch
   migrate train.py --verify -- --epochs 1

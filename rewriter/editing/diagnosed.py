@@ -52,7 +52,9 @@ def diagnosis_of(finding: Finding, file: Located, program: Sequence[Located] = (
     cause = _cause(finding.cause, file, program) if finding.cause is not None else None
     if cause is not None and not cause.path and cause.line == line:
         cause = None  # nothing to see that is not shown already
-    return Diagnosis(finding.id, finding.severity, finding.message, finding.remedy, line, column, end, cause)
+    return Diagnosis(
+        finding.id, finding.severity, finding.message, finding.remedy, line, column, end, cause, finding.case
+    )
 
 
 def _cause(cause: Cause, file: Located, program: Sequence[Located]) -> CausePlace | None:

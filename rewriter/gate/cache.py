@@ -145,9 +145,9 @@ def _restored(text: str, sources: Sequence[Source]) -> Result:
 
 
 def _diagnosis(told: Sequence[Any]) -> Diagnosis:
-    id, severity, message, remedy, line, column, end, cause = told
+    id, severity, message, remedy, line, column, end, cause, case = told
     place = CausePlace(*cause) if cause is not None else None
-    return Diagnosis(id, Severity(severity), message, remedy, line, column, end, place)
+    return Diagnosis(id, Severity(severity), message, remedy, line, column, end, place, case)
 
 
 def _make(folder: Path) -> None:

@@ -423,6 +423,7 @@ def _trained_on(node: cst.CSTNode) -> Finding:
         "a condition reads a value that is part of the backward pass, and each process would decide on its own shard",
         "decide on accelerator.reduce(value.detach()), and keep the value itself for the backward pass",
         Severity.BLOCKED,
+        case="trained-value",
     )
 
 

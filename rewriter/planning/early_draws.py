@@ -84,6 +84,7 @@ def _apart(found: OwnSeed, drawn: CallRecord) -> Finding:
         f"`{seed}` {'seeds' if sure else 'may seed'} every rank differently, so that `{draw}` {effect}",
         f"use a number that is the same on all ranks{epochs}",
         Severity.REVIEW,
+        case="seed",
     )
 
 
@@ -95,6 +96,7 @@ def _unseeded(unit: Unit, call: cst.Call, effect: str) -> Finding:
         f"`{text}` runs before seeds are synchronised: every rank draws other numbers, so that ranks {effect}",
         "seed the script at the top (torch.manual_seed, np.random.seed, random.seed), or create the accelerator first",
         Severity.REVIEW,
+        case="draw",
     )
 
 

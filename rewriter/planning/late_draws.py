@@ -101,6 +101,7 @@ def _redrawn(site: cst.Call) -> Finding:
         "draw them before the model is prepared; in a loop over folds, build the model and its optimizer in each round,"
         " or let all processes draw the same: torch.manual_seed(fold) before this line",
         Severity.BLOCKED,
+        case="weights",
     )
 
 
@@ -114,6 +115,7 @@ def _unlike(unit: Unit, made: cst.Call) -> Finding:
         "build it before the models that are trained; or let all processes draw the same: torch.manual_seed(0) before "
         "this line",
         Severity.BLOCKED,
+        case="model",
     )
 
 
@@ -128,6 +130,7 @@ def _shaken(unit: Unit, noise: WeightNoise) -> Finding:
         "let all processes draw the same: make generator = torch.Generator(accelerator.device).manual_seed(0) once, "
         "and draw with torch.randn(p.shape, generator=generator, device=accelerator.device)",
         Severity.BLOCKED,
+        case="noise",
     )
 
 
@@ -141,6 +144,7 @@ def _made(unit: Unit, draw: cst.Call) -> Finding:
         "draw it before the model is prepared, or by a generator that is the same everywhere: "
         "torch.Generator().manual_seed(0)",
         Severity.REVIEW,
+        case="rows",
     )
 
 
@@ -154,6 +158,7 @@ def _ordered(unit: Unit, loader: cst.Call) -> Finding:
         "choose them before the model is prepared, or give the loader a generator that is the same everywhere: "
         "generator=torch.Generator().manual_seed(0)",
         Severity.REVIEW,
+        case="order",
     )
 
 
@@ -166,6 +171,7 @@ def _resting(site: cst.Call, unit: Unit) -> Finding:
         "causes a device mismatch",
         "move the model after this line: model.to(accelerator.device)",
         Severity.REVIEW,
+        case="late-layers",
     )
 
 
@@ -179,6 +185,7 @@ def _grown(site: cst.Call, klass: Klass, kept: str) -> Finding:
         "let all processes draw the same here: put the line under `with torch.random.fork_rng():`, after "
         "torch.manual_seed(0) in that block",
         Severity.REVIEW,
+        case="plain-tensor",
     )
 
 
@@ -190,4 +197,5 @@ def _split(site: cst.Call) -> Finding:
         "split differently, and train on rows that others test on",
         "draw it before the model is prepared, or give it a generator: generator=torch.Generator().manual_seed(0)",
         Severity.BLOCKED,
+        case="split",
     )

@@ -234,6 +234,7 @@ def _unsharded(reach: Reach, wanted: list[Origin]) -> Iterator[tuple[Unit, Findi
                 f"make a DataLoader in place of {klass}(...), with persistent_workers=True if its workers should live "
                 "on from epoch to epoch; or let __iter__ iterate super().__iter__()",
                 Severity.BLOCKED,
+                case="own-loader",
             ),
         )
 
@@ -254,6 +255,7 @@ def _stand_ins(reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding
                     "divided among the processes: each would train on all of them",
                     f"make a DataLoader in place of {found.text}, or train with it in a script of its own",
                     Severity.BLOCKED,
+                    case="own-loader",
                 ),
             )
 
@@ -280,6 +282,7 @@ def _which(loader: Origin) -> Finding:
         "which of them the training reads",
         "make each of them in a statement of its own",
         Severity.BLOCKED,
+        case="several",
     )
 
 
@@ -353,19 +356,24 @@ def _unprepared(evaluation: Evaluation, stays: bool) -> Finding:
         f"those of the original, and take as long. Only to share the work, where its rows add up: {share}",
         Severity.NOTE if stays else Severity.REVIEW,
         cause=_seen(evaluation),
+        case="whole-evaluation",
     )
 
 
 def _of_one_share(evaluation: Evaluation) -> Finding:
+    effect = "each process would evaluate only its own shard, and go on with figures of its own"
+    if not evaluation.keeps:
+        effect = "each process goes through its own shard alone, and what the main process shows or saves is of that"
     return Finding(
         "prepare",
         evaluation.loop,
         f"this evaluation loop was not understood: {evaluation.because}. It reads the loader that the training reads, "
-        "which is prepared: each process would evaluate only its own shard"
-        + (", and go on with figures of its own" if evaluation.keeps else ""),
-        "gather what it reads with accelerator.gather_for_metrics(...), or give the evaluation a loader of its own",
+        f"which is prepared: {effect}",
+        "give the evaluation a loader of its own, which no training reads: every process then goes through all rows; "
+        "or gather what it reads with accelerator.gather_for_metrics(...)",
         Severity.BLOCKED if evaluation.keeps else Severity.REVIEW,
         cause=_seen(evaluation),
+        case="shared-loader",
     )
 
 
@@ -414,6 +422,7 @@ def _stepped_twice(record: CallRecord) -> Finding:
         "in each of those of the other",
         "step it in one place",
         Severity.BLOCKED,
+        case="twice",
     )
 
 
@@ -437,7 +446,7 @@ def _unplaceable(held: Held) -> Finding:
         cause = f"`{name}` is read before the training by what also keeps it for the training: prepared, it would give "
         cause += "only one process's shard of the rows there"
         remedy = "read a loader of its own there"
-    return Finding("prepare", held.origin.node, cause, remedy, Severity.BLOCKED)
+    return Finding("prepare", held.origin.node, cause, remedy, Severity.BLOCKED, case="used-before")
 
 
 def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:
@@ -463,6 +472,7 @@ def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result:
                 f"no variable here holds this {origin.role.value}, so it cannot be prepared",
                 "assign it to a variable in the function that builds the optimizer",
                 Severity.BLOCKED,
+                case="no-variable",
             ),
         )
     )

@@ -44,6 +44,7 @@ def unreached_backwards(
                 f"the accelerator cannot be passed to this backward pass: {dead}, which nothing calls, also calls the "
                 "function around it and would lack the new argument",
                 f"remove {dead}, or call it: all calls of a function are changed together",
+                case="dead-caller",
             )
             continue
         yield _blocked(
@@ -52,6 +53,7 @@ def unreached_backwards(
             "places that create its object, are not known",
             "call the function by its name and create its object directly, after the line that creates the "
             "accelerator; or migrate it by hand",
+            case="unknown-call",
         )
 
 
@@ -62,11 +64,13 @@ def _at_top(call: cst.Call, *, existing: bool) -> Finding:
             call,
             "this backward pass comes before the line that creates the accelerator",
             "create the accelerator before the training",
+            case="too-early",
         )
     return _blocked(
         call,
         "the accelerator cannot be created before this backward pass: what it trains is built in other code",
         "build the model, the optimizer and the loader in this file, before the training",
+        case="too-early",
     )
 
 
@@ -94,6 +98,7 @@ def unreached_effects(
                 f"every process {effect.verb} this, because {why(effect.node)}",
                 "let it run after the line that creates the accelerator, or guard it by hand",
                 Severity.REVIEW,
+                case="out-of-reach",
             )
     for handle in handles:
         if not here(handle.call):
@@ -103,6 +108,7 @@ def unreached_effects(
                 f"{handle.because}, because {why(handle.call)}",
                 "do this after the line that creates the accelerator, or guard it by hand",
                 Severity.REVIEW,
+                case="object",
             )
     for name in received:
         if not here(name.node):
@@ -113,6 +119,7 @@ def unreached_effects(
                 "make the name after the line that creates the accelerator, and broadcast it with "
                 "broadcast_object_list",
                 Severity.REVIEW,
+                case="unused-name",
             )
 
 
@@ -126,6 +133,7 @@ def unreached_saves(saves: Iterable[Save], here: Here) -> Iterator[Finding]:
                 "every process writes this file, because this code has no access to the accelerator",
                 "save with accelerator.save(...)",
                 Severity.BLOCKED,
+                case="out-of-reach",
             )
 
 
@@ -155,6 +163,7 @@ def unreached_work(
                 prepare.node,
                 "this part of the training is built in code that has no access to the accelerator",
                 "build it after the line that creates the accelerator, in the same function",
+                case="built-elsewhere",
             )
     for gather in gathers:
         if gather.form is Form.RECEIVE:
@@ -166,6 +175,7 @@ def unreached_work(
                     "accelerator exists",
                     "call it after the line that creates the accelerator",
                     Severity.BLOCKED,
+                    case="early",
                 )
         elif not here(gather.node):
             yield Finding(
@@ -174,6 +184,7 @@ def unreached_work(
                 "this figure covers only one process's shard of the data: this code has no access to the accelerator",
                 "gather it by hand where the accelerator is available",
                 Severity.REVIEW,
+                case="out-of-reach",
             )
 
 
@@ -186,8 +197,9 @@ def unmoved(loop: cst.For) -> Finding:
         "accelerator",
         "call it after the line that creates the accelerator, or move its batches to the device of the model",
         Severity.REVIEW,
+        case="not-moved",
     )
 
 
-def _blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
-    return Finding(UNREACHED, node, message, remedy, Severity.BLOCKED)
+def _blocked(node: cst.CSTNode, message: str, remedy: str, *, case: str) -> Finding:
+    return Finding(UNREACHED, node, message, remedy, Severity.BLOCKED, case=case)

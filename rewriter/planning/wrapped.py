@@ -86,6 +86,7 @@ def _kept(call: cst.Call, text: str) -> Finding:
         "make the object after prepare(...), or give it the prepared model, or migrate with --target torchlift, which "
         "wraps nothing",
         Severity.BLOCKED,
+        case="kept",
     )
 
 
@@ -123,6 +124,7 @@ def _apart(call: cst.Call, cause: str, remedy: str) -> Finding:
         "local to each process",
         f"{remedy}, or migrate with --target torchlift, which wraps nothing",
         Severity.BLOCKED,
+        case="method",
     )
 
 

@@ -279,6 +279,7 @@ class Surveyor:
                     "if that module trains, write its name out here, then migrate",
                     each.line,
                     1,
+                    case="not-read",
                 )
                 for each in program.unfollowed
                 if each.path == path

@@ -50,7 +50,11 @@ class Session:
         return list(dict.fromkeys(change.rule for group in groups for _, change in self.changes[group]))
 
     def number(self, *groups: str) -> int:
-        """The edits of some groups, but for the imports that they need."""
+        """How many edits some groups have, as the summary counts them: with the imports that they need."""
+        return sum(len(self.changes[group]) for group in groups)
+
+    def placed(self, *groups: str) -> int:
+        """How many of these edits have a place: an import has none."""
         return sum(bool(change.line) for group in groups for _, change in self.changes[group])
 
     def first(self, group: str) -> tuple[FileResult, Change]:

@@ -104,7 +104,7 @@ class Asking:
         asked: dict[object, list[str]] = {}
         for group in session.groups:
             told = {(c.rule, c.severity, alike(c.reason)) for _, c in session.changes[group] if c.line}
-            single = session.number(group) > 1 or len(told) != 1 or any(self._concerned(session, group))
+            single = session.placed(group) > 1 or len(told) != 1 or any(self._concerned(session, group))
             asked.setdefault(group if single else next(iter(told)), []).append(group)
         return list(asked.values())
 
@@ -173,17 +173,16 @@ class Asking:
 
     def _question(self, session: Session, group: str) -> str:
         if group == TRAINING:
-            return f"Make the training distributed, {counted(len(session.changes[group]), 'edit')}"
-        return f"Make {'this edit' if session.number(group) == 1 else 'these edits'}"
+            return f"Make the training distributed, {counted(session.number(group), 'edit')}"
+        return f"Make {'this edit' if session.placed(group) == 1 else 'these edits'}"
 
     def _cost(self, session: Session, group: str) -> str:
         """What else "no" leaves as it is; empty if nothing."""
         if more := session.number(*session.needing(group)):
             return f'"n" leaves the program as it is: the other {counted(more, "edit")} {_need(more)} these'
-        number = session.number(group)
-        if number < 2 or group == TRAINING:
+        if session.placed(group) < 2 or group == TRAINING:
             return ""
-        return f"These {number} edits need each other: declining leaves all of them out"
+        return f"These {session.number(group)} edits need each other: declining leaves all of them out"
 
     def _title(self, session: Session, group: str) -> str:
         file, change = session.first(group)

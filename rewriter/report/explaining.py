@@ -26,6 +26,8 @@ _SIGNS = {"-": "31", "+": "32"}
 """The colours of an example's lines."""
 _EXAMPLE = "    "
 _REMEDY = "What to do"
+_CASE = "### "
+"""Begins the heading of a case."""
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _STRONG = re.compile(r"\*+([^*\s][^*]*)\*+")
 
@@ -41,17 +43,35 @@ def sections() -> dict[str, str]:
     return found
 
 
+@cache
+def cases(id: str) -> dict[str, str]:
+    """What is said of each case of an id, without its heading; nothing where there is one situation only."""
+    parts = re.split(r"^### ", sections().get(id, ""), flags=re.MULTILINE)[1:]
+    return {head.rpartition(": ")[2]: body.strip() for head, _, body in (part.partition("\n") for part in parts)}
+
+
+def section(id: str, case: str = "") -> str:
+    """What is said of an id as Markdown; with a ``case`` what is said of all its cases, and of this one."""
+    whole = sections()[id]
+    return f"{_shared(whole)}\n\n{cases(id)[case]}" if case in cases(id) else whole
+
+
+def _shared(whole: str) -> str:
+    """What a section says before its first case."""
+    return re.split(r"^### ", whole, maxsplit=1, flags=re.MULTILINE)[0].strip()
+
+
 def of_a_rule(id: str) -> str:
     """What is said of the findings that have the id of a rule; empty where there are none."""
     return f"\n\nA finding [{id}] in a report:\n\n{sections()[id]}" if id in sections() else ""
 
 
-def explanation(id: str, *, width: int = _WIDTH, color: bool = False) -> str:
+def explanation(id: str, case: str = "", *, width: int = _WIDTH, color: bool = False) -> str:
     """What is said of a finding at a terminal."""
-    return explained(id, sections()[id], "findings", width=width, color=color)
+    return explained(id, section(id, case), "findings", case, width=width, color=color)
 
 
-def explained(id: str, text: str, page: str, *, width: int = _WIDTH, color: bool = False) -> str:
+def explained(id: str, text: str, page: str, case: str = "", *, width: int = _WIDTH, color: bool = False) -> str:
     """A section or the docstring of a rule for a terminal: its paragraphs as plain text, its examples as they are, and
     the address of its page."""
     width = max(_NARROWEST, min(width, _WIDEST))
@@ -67,18 +87,21 @@ def explained(id: str, text: str, page: str, *, width: int = _WIDTH, color: bool
                 blocks.append(_example([line[len(_EXAMPLE) :] for line in lines], color))
             else:
                 blocks += [_plain(block.strip("\n"), width, color) for block in some if block.strip()]
-    return "\n\n".join([_painted(id, "1", color), *blocks, f"See {address(page, id)}"]) + "\n"
+    title = f"{id}: {case}" if case else id
+    return "\n\n".join([_painted(title, "1", color), *blocks, f"See {address(page, id, case)}"]) + "\n"
 
 
-def paragraphs(id: str) -> list[str]:
+def paragraphs(id: str, case: str = "") -> list[str]:
     """The section of an id in parts: paragraphs and lists without other signs than those of code, and examples."""
-    return [part if part.startswith("```") else _words(part) for part in re.split(r"\n\n(?! )", sections()[id])]
+    return [part if part.startswith("```") else _words(part) for part in re.split(r"\n\n(?! )", section(id, case))]
 
 
-def address(page: str, id: str) -> str:
-    """The address of what a page of the documentation says of an id."""
+def address(page: str, id: str, case: str = "") -> str:
+    """The address of what a page of the documentation says of an id, or of one of its cases."""
     headings = _headings() if page == "findings" else ()
     heading = next((heading for heading in headings if id in heading.split(", ")), id)
+    if case in cases(id):
+        heading = f"{heading.partition(', ')[0]}: {case}"
     return f"{ADDRESS}/{page}.md#{re.sub('[^a-z0-9_ -]', '', heading.lower()).replace(' ', '-')}"
 
 
@@ -106,6 +129,8 @@ def _example(lines: Sequence[str], color: bool) -> str:
 
 
 def _plain(block: str, width: int, color: bool) -> str:
+    if block.startswith(_CASE):
+        return _painted(_filled(block.removeprefix(_CASE), width), "1", color)
     entries = re.split(r"\n(?=- )", _words(block))
     text = "\n".join(_filled(entry, width) for entry in entries)
     if not text.startswith(_REMEDY):

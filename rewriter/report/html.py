@@ -24,7 +24,7 @@ from .expect import expectations
 from .frames import place
 from .groups import ORDER, FindingGroup, groups
 from .html_diff import WEIGHTS, sheet, weight
-from .html_frames import code_words, frame, meaning
+from .html_frames import code_words, frame, meaning, path_words
 from .summary import audit_total, outcome
 from .table import ProgramRow, heading, rows
 from .text import counted
@@ -171,13 +171,14 @@ def _side(
     links = [_link(number, file, names[number], edits=audited is None) for number, file in shown]
     keys = "".join(f"<dt>{_keys(key)}</dt><dd>{text}</dd>" for key, text in (k.split(":") for k in _KEYS.split("|")))
     return (
-        f"<nav class='side' aria-label='Contents'><div><h1>{escape(_title(result, names))}</h1>"
+        f"<nav class='side' aria-label='Contents'><div><h1>{path_words(_title(result, names))}</h1>"
         f"<p class='dim'>{looked}, {counted(result.checked, 'file')} checked</p>"
-        f"<ul>{''.join(parts)}</ul><h2>Files</h2><ul class='files'>{''.join(links)}</ul>"
+        f"<ul>{''.join(parts)}</ul>"
         f"<div class='scripted'>{_filters('severity', 'Severity', words)}{_filters('rule', 'Rules', rules)}"
         "<p class='dim' id='shown' role='status'></p></div>"
         "<div class='tools scripted'><button id='theme' type='button'></button>"
         "<button id='clear' type='button' hidden>No filters</button></div>"
+        f"<h2>Files</h2><ul class='files'>{''.join(links)}</ul>"
         f"<div class='scripted keys-box'><h2>Keys</h2><dl class='keys'>{keys}</dl></div></div></nav>"
     )
 
@@ -199,7 +200,7 @@ def _link(number: int, file: FileResult, name: str, *, edits: bool) -> str:
     """A file with the number of its edits; of an audit, that of its findings."""
     bad = " class='has-blocked'" if _bad(file) else ""
     count = len(file.changes if edits else file.diagnoses)
-    return f"<li><a href='#file{number}'{bad}><span>{escape(name)}</span><span>{count}</span></a></li>"
+    return f"<li><a href='#file{number}'{bad}><span>{path_words(name)}</span><span>{count}</span></a></li>"
 
 
 def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
@@ -236,8 +237,9 @@ def _listed(
     errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
     if not found:
         return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
-    first = {group.first.id: number for number, group in reversed(list(enumerate(found)))}
-    items = (_finding(number, group, anchors, first[group.first.id] == number) for number, group in enumerate(found))
+    kinds = [(group.first.id, group.first.case) for group in found]
+    first = {kind: number for number, kind in reversed(list(enumerate(kinds)))}
+    items = (_finding(n, group, anchors, first[kinds[n]] == n) for n, group in enumerate(found))
     return f"{errors}<ul class='findings'>{''.join(items)}</ul>"
 
 
@@ -259,7 +261,7 @@ def _finding(number: int, group: FindingGroup, anchors: Container[str], explaine
         "<div class='head'>"
         f"<span class='word'>{word}</span><span class='chip'>{escape(first.id)}</span>"
         f"<span>{places}</span></div><p>{code_words(group.message())}</p>{frame(group.shown())}{remedy}"
-        f"{meaning(first.id) if explained else ''}</li>"
+        f"{meaning(first.id, first.case) if explained else ''}</li>"
     )
 
 
@@ -330,7 +332,7 @@ def _file(number: int, file: FileResult, name: str, rules: Mapping[str, str]) ->
     height = _AROUND + _LINE * body.count("<tr")  # about what it takes, for as long as it is out of sight
     return (
         f"<section id='file{number}' class='file' style='contain-intrinsic-height: auto {height}px'>"
-        f"<h2>{escape(name)} <small>{edits}</small>{state}</h2>"
+        f"<h2>{path_words(name)} <small>{edits}</small>{state}</h2>"
         f"{_roles(file)}{body}</section>"
     )
 

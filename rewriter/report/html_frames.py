@@ -7,13 +7,16 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from .explaining import paragraphs, sections
+from .explaining import address, paragraphs, sections
 from .frames import View
 
 _CODE = re.compile(
     r"""``?([^`]+)``?
     | (?<![\w`/.=-]) (
-        [\w./-]+ \. (?:py|ipynb) \b (?: :\d+ )?  # a file, and a line of it
+        [A-Za-z_][\w.]* [ ] [+]?=[ ]  # x = f(...).g(...)
+            [A-Za-z_][\w.]* (?: \( (?: [^()] | \( (?: [^()] | \([^()]*\) )* \) )* \) (?: \. \w+ )* )+
+        | from[ ][\w.]+[ ]import[ ]\w+ | if[ ]accelerator\.is_main_process
+        | [\w./-]+ \. (?:py|ipynb) \b (?: :\d+ )?  # a file, and a line of it
         | [A-Za-z_]\w+ (?: \.[A-Za-z_]\w+ )+ (?: \( (?: [^()] | \([^()]*\) )* \) )?  # accelerator.reduce(x.sum())
         | (?! \w+ \( (?: s | es ) \) ) [A-Za-z_]\w* \( [^()]* \)  # prepare(...), Accelerator(cpu=True), sorted(names)
         | --[a-z][a-z-]+ (?: [ ] [a-z_]+=\w+ )?  # an option, also with a role
@@ -41,6 +44,11 @@ def _line(view: View) -> str:
     return f"<div class='{kind}'>{where}<div class='row'><span class='n'>{view.number}</span><pre>{code}</pre></div>{label}</div>"  # noqa: E501
 
 
+def path_words(text: str) -> str:
+    """A path that a narrow column breaks after its slashes and underscores first."""
+    return re.sub(r"([/_])(?=.)", r"\1<wbr>", escape(text))
+
+
 def code_words(text: str) -> str:
     """A sentence, with the code in it set as code."""
     parts, last = [], 0
@@ -50,12 +58,14 @@ def code_words(text: str) -> str:
     return "".join([*parts, escape(text[last:])])
 
 
-def meaning(id: str) -> str:
-    """What an id of a finding means, to be opened; empty where the documentation has no section of it."""
+def meaning(id: str, case: str = "") -> str:
+    """What an id of a finding means in one of its cases, to be opened; empty where the documentation has no section of
+    it."""
     if id not in sections():
         return ""
-    blocks = "".join(map(_block, paragraphs(id)))
-    return f"<details class='meaning'><summary>What {escape(id)} means</summary>{blocks}</details>"
+    blocks = "".join(map(_block, paragraphs(id, case)))
+    more = f"<p><a href='{address('findings', id, case)}'>In the documentation</a></p>"
+    return f"<details class='meaning'><summary>What {escape(id)} means</summary>{blocks}{more}</details>"
 
 
 def _of_example(line: str) -> str:
@@ -68,5 +78,7 @@ def _block(text: str) -> str:
     if text.startswith("```"):
         lines = [_of_example(line) for line in text.splitlines() if not line.startswith("```")]
         return f"<pre>{chr(10).join(lines)}</pre>"
+    if text.startswith("### "):
+        return f"<h4>{escape(text.removeprefix('### '))}</h4>"
     entries = text.split("\n- ") if text.startswith("- ") else [text]
     return "".join(f"<p>{code_words(entry.removeprefix('- '))}</p>" for entry in entries)

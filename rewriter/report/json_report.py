@@ -10,6 +10,7 @@ from typing import Any
 from ..result import BehaviourReport, CausePlace, FileResult, Result, RoleReport
 from ..source import SourceError
 from .diff import patch, shown
+from .explaining import address, sections
 
 VERSION = 1
 
@@ -67,6 +68,8 @@ def _file(file: FileResult, written: bool) -> dict[str, Any]:
         "findings": [
             {
                 "id": diagnosis.id,
+                "case": diagnosis.case,
+                "page": address("findings", diagnosis.id, diagnosis.case) if diagnosis.id in sections() else "",
                 "severity": diagnosis.severity.value,
                 **_place(file, diagnosis.line),
                 "column": diagnosis.column,

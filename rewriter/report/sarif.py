@@ -88,6 +88,8 @@ def _file(file: FileResult) -> Iterator[dict[str, Any]]:
 def _finding(file: FileResult, found: Diagnosis) -> dict[str, Any]:
     text = found.message + (f". Help: {found.remedy}" if found.remedy else "")
     entry = _entry(found.id, _LEVELS[found.severity], text, file, found.line, found.column, found.end)
+    if found.case and found.id in sections():
+        entry["properties"] = {"case": found.case, "page": address("findings", found.id, found.case)}
     return {**entry, "relatedLocations": [_cause(file, found.cause)]} if found.cause is not None else entry
 
 

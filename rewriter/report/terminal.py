@@ -23,7 +23,7 @@ from .diff import shown
 from .groups import FindingGroup
 from .inline import COLORS, Numbering, Told, marked, numberings, said, told_of
 from .rows import DiffBlock, Hunk, Row, Span, cell_name, hunks_of, is_whole, reasons
-from .text import visible
+from .text import at_lines, visible
 
 NARROWEST = 80
 """Two columns need this many characters; a narrower terminal gets one."""
@@ -142,9 +142,14 @@ def _indent(line: str) -> int:
 
 
 def _why(block: DiffBlock, sheet: _Sheet) -> Iterator[Text]:
-    """Each rule and reason of a block, on as many lines as the words need."""
-    for rule, reason, _ in reasons(block.changes):
-        text = Text.assemble((rule, f"{_WHY} bold"), (f": {visible(reason)}" if reason else "", _WHY))
+    """Each rule and reason of a block, on as many lines as the words need; where its edits are at several lines, with
+    those of each reason."""
+    told = reasons(block.changes)
+    several = len(told) > 1 and len({sheet.old(change.line) for change in block.changes if change.line}) > 1
+    for rule, reason, lines in told:
+        where = at_lines(sorted(map(sheet.old, lines))) if several else ""
+        words = f": {visible(reason)}{f' ({where})' if where and reason else ''}" if reason else ""
+        text = Text.assemble((rule, f"{_WHY} bold"), (words, _WHY))
         for part, line in enumerate(_cut(text, sheet.width - len(sheet.margin) - 4)):
             yield Text.assemble(sheet.margin, ("# " if not part else "#   ", _WHY), line)
 

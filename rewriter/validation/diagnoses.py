@@ -165,7 +165,7 @@ def _own_figures(words: Sequence[str], line: int) -> Diagnosis:
         "its own rows",
         f"gather what {made} computed from with accelerator.gather_for_metrics(...), or read {them} so",
         line,
-        1,
+        1, case="shown",
     )  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def _own_count(text: str, line: int) -> Diagnosis:
         f"`{text}` is shown after the loop, and numbers the batches of one process: on N processes it is a part of all",
         "count the rows that accelerator.gather_for_metrics(...) gives, or show len(loader.dataset)",
         line,
-        1,
+        1, case="batch-count",
     )  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def _too_small(figure: Violation, line: int) -> Diagnosis:
         f"add up the totals of all processes before this line: {total} = accelerator.reduce(torch.tensor({total}, "
         'device=accelerator.device), reduction="sum").item()',
         line,
-        1,
+        1, case="total",
     )  # fmt: skip
 
 

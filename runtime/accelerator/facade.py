@@ -119,7 +119,7 @@ class Accelerator(Gradients, Collectives, Records, ComesLater):
         step_with_optimizer: bool | None = None,
         **newer: NoReturn,
     ) -> None:
-        refuse_newer("Accelerator", newer)
+        refuse_newer("Accelerator", newer, locals().keys() - {"newer"})
         refuse_arguments(locals())
         self._settings = resolve(
             read_environment(),

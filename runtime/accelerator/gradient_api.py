@@ -67,7 +67,7 @@ class Gradients(Placed):
         """
         expect("backward", loss, torch.Tensor, "the loss, a tensor that was computed from the weights")
         if kwargs and type(loss).backward is torch.Tensor.backward:
-            refuse_newer("backward", kwargs.keys() - _OF_TORCH)
+            refuse_newer("backward", kwargs.keys() - _OF_TORCH, {"num_items", "reduction", "batch", *_OF_TORCH})
         sums = num_items is not None or reduction == LossReduction.SUM
         shares = None if self._world.alone else shares_of_loss(self._progress, loss, batch, sums)
         weight = 1.0 if shares is None else shares.weights[self.process_index]

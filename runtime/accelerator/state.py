@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..errors import TorchliftError, newer
+from ..errors import TorchliftError, missing
 from ..process.state import PartialState
 from ..types import FP8BackendType
 
@@ -301,6 +301,7 @@ def attribute(accelerator: Any, name: str) -> Any:
         asked = getattr(type(accelerator), name, None)
         if isinstance(asked, property) and asked.fget is not None:
             return asked.fget(accelerator)  # it has raised an AttributeError: again, for what that says
-        missing = f"an Accelerator has no attribute {name!r}"
-        raise AttributeError(missing if name.startswith("_") else newer(missing))
+        said = f"an Accelerator has no attribute {name!r}"
+        known = {*_NAMES, *dir(type(accelerator))}
+        raise AttributeError(said if name.startswith("_") else missing(said, name, known))
     return _NAMES[name](accelerator)

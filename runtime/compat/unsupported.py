@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dis import opmap
 
-from ..errors import newer
+from ..errors import missing
 from .plugins import Later
 
 _LARGE = "Models larger than the memory of one device are not supported yet: load the whole model on each device."
@@ -105,15 +105,16 @@ def absent(name: str) -> type[Later]:
         ImportError: the same, in `from ... import name`: there Python would replace the text of an AttributeError.
     """
     if name not in _SENTENCES:
-        missing = f"torchlift.runtime has no {name!r} in this module"
+        said = f"torchlift.runtime has no {name!r} in this module"
         if name.startswith("_"):
-            raise AttributeError(missing)
+            raise AttributeError(said)
         frame = sys._getframe(1)
+        said = missing(said, name, frame.f_globals.get("__all__", ()))
         while frame.f_back is not None and frame.f_code.co_name == "__getattr__":
             frame = frame.f_back
         if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
-            raise ImportError(newer(missing), name=name)
-        raise AttributeError(newer(missing))
+            raise ImportError(said, name=name)
+        raise AttributeError(said)
     if name not in _MADE:
         _MADE[name] = _class(name)
     return _MADE[name]

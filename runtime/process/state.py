@@ -14,7 +14,7 @@ import torch
 from ..config.environment import read_environment
 from ..device.choice import choose_device, distributed_type
 from ..device.kinds import kind_of
-from ..errors import MixedUseError, TopologyError, newer
+from ..errors import MixedUseError, TopologyError, missing
 from ..types import Decorated, DistributedType
 from . import group
 from .guards import goes_first, only_when
@@ -112,8 +112,8 @@ class PartialState:
                 f"`PartialState` object has no attribute `{name}`. This happens if `PartialState._reset_state()` was "
                 "called and no `Accelerator` or `PartialState` was created afterwards."
             )
-        missing = f"'PartialState' object has no attribute '{name}'"
-        raise AttributeError(missing if name.startswith("_") else newer(missing))
+        said = f"'PartialState' object has no attribute '{name}'"
+        raise AttributeError(said if name.startswith("_") else missing(said, name, (*known, *dir(type(self)))))
 
     def __repr__(self) -> str:
         travels = f"  Backend: {self.backend}" if self.backend else ""

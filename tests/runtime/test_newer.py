@@ -45,6 +45,26 @@ def test_the_error_names_the_version(case: str) -> None:
         asks()
 
 
+TYPED: dict[str, tuple[str, Callable[[], Any]]] = {
+    "a name of the package": ("Accelerator", imports("from torchlift.runtime import Acelerator")),
+    "a method": ("gather_for_metrics", lambda: Accelerator(cpu=True).gather_for_metric(1)),
+    "a method of the state": ("wait_for_everyone", lambda: PartialState(cpu=True).wait_for_everyon()),
+    "an argument": ("split_batches", lambda: Accelerator(cpu=True, split_batch=True)),
+    "an argument of backward": (
+        "reduction",
+        lambda: Accelerator(cpu=True).backward(torch.ones(1, requires_grad=True).sum(), reducton="sum"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TYPED)
+def test_a_typing_error_is_answered_with_the_name_that_is_meant(case: str) -> None:
+    name, asks = TYPED[case]
+    with pytest.raises((ImportError, AttributeError, TypeError)) as caught:
+        asks()
+    assert str(caught.value).endswith(f"Did you mean {name!r}?")
+
+
 def test_a_name_that_is_not_there_is_an_error_for_no_question() -> None:
     assert not hasattr(torchlift.runtime, "Shoal")
     assert not hasattr(Accelerator(cpu=True), "swim")

@@ -217,6 +217,7 @@ def _unread(node: cst.Call) -> Finding:
         "program reads it",
         "no action needed, but it takes memory there: create it in a function",
         Severity.NOTE,
+        case="unread",
     )
 
 
@@ -227,6 +228,7 @@ def _left_to_launcher(node: cst.CSTNode) -> Finding:
         "the GPU number is no longer used here: each process has its own GPU",
         "choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
         Severity.NOTE,
+        case="own-choice",
     )
 
 
@@ -238,6 +240,7 @@ def _one_gpu(constant: Constant) -> Finding:
         "process uses that same GPU there",
         'set it to "cuda" without a number, which is the GPU of the current process',
         Severity.REVIEW,
+        case="gpu-number",
     )
 
 
@@ -249,6 +252,7 @@ def _too_early(constant: Constant, node: cst.CSTNode) -> Finding:
         f"would be on the first one, whatever {constant.told} is later",
         "create it in a function, or move it where it is used: .to(x.device)",
         Severity.BLOCKED,
+        case="tensor",
     )
 
 

@@ -276,6 +276,7 @@ def _first_gpu(text: str, read: cst.CSTNode, fixed: str) -> Finding:
         f"`{text}` names one GPU by its number on every process, and cannot be given that of the process: {fixed}",
         'write "cuda" without the number where it is chosen: each process then uses its own GPU',
         Severity.BLOCKED,
+        case="gpu-number",
     )
 
 

@@ -87,6 +87,7 @@ def cpu_flag(
                 "device",
                 "pass the right condition: Accelerator(cpu=...)",
                 Severity.REVIEW,
+                case="several",
             ),
         )
     ]
@@ -109,6 +110,7 @@ def unread(state: State, flag: Flag) -> Finding | None:
             "of it goes to the available device",
             "if the CPU is meant, pass Accelerator(cpu=True)",
             Severity.REVIEW,
+            case="part",
         )
     return Finding(
         "device-flag",
@@ -117,6 +119,7 @@ def unread(state: State, flag: Flag) -> Finding | None:
         "available device",
         "pass the condition there: Accelerator(cpu=...)",
         Severity.REVIEW,
+        case="out-of-reach",
     )
 
 

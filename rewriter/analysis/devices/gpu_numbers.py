@@ -81,6 +81,7 @@ def spread(placements: Iterable[tuple[Unit, Placement]]) -> Iterator[tuple[Unit,
                 "all of it is there now",
                 "no action needed if one GPU can hold all of it; a model that is split over GPUs is migrated by hand",
                 Severity.REVIEW,
+                case="several-gpus",
             ),
         )
 

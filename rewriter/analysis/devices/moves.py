@@ -172,7 +172,13 @@ class Mover:
                 if not isinstance(thing, Wrapped) and self.state.field(thing, "module").things:
                     whose = thing.qualified if isinstance(thing, Origin) and thing.qualified else "the model"
                     cause = f"this `.module` is taken for the removed wrapper's, but {whose} has one of its own"
-                    yield Finding("data_parallel", node, cause, "if the model's own is meant, write `.module` again")
+                    yield Finding(
+                        "data_parallel",
+                        node,
+                        cause,
+                        "if the model's own is meant, write `.module` again",
+                        case="attribute",
+                    )
                     break
 
     def pins(self, unit: Unit) -> list[Placement]:

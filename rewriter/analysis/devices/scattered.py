@@ -84,6 +84,7 @@ def unmoved_input(unit: Unit, value: cst.CSTNode, wrapper: str = _THREADS) -> Fi
         "moves it now",
         f"if it is on the CPU, move it to accelerator.device, or to next({code}.parameters()).device",
         Severity.REVIEW,
+        case="moves",
     )
 
 
@@ -96,6 +97,7 @@ def lent_wrapper(wrapper: cst.CSTNode, user: str) -> Finding:
         "is not moved there, and `.module` fails",
         f"migrate {user} in the same run, or move it there to the device of the model's parameters",
         Severity.REVIEW,
+        case="other-script",
     )
 
 

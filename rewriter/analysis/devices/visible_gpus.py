@@ -67,6 +67,7 @@ def left_to_launcher(
                 "none for itself",
                 "choose them at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
                 Severity.NOTE,
+                case="own-choice",
             )
     for call in unit.names.calls:
         record = state.calls.get(call)
@@ -80,6 +81,7 @@ def left_to_launcher(
                 "the launcher now assigns a GPU to each process; the script's own GPU number has no effect",
                 "choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
                 Severity.NOTE,
+                case="own-choice",
             )
         elif outside_name(record) == "builtins.input":
             yield Finding(
@@ -88,6 +90,7 @@ def left_to_launcher(
                 "every process asks for input, and each waits for its own answer",
                 "make it a command-line argument of the script",
                 Severity.REVIEW,
+                case="question",
             )
 
 
@@ -105,6 +108,7 @@ def chosen_for_others(statement: cst.CSTNode) -> Finding:
         "same GPUs, and the second process may find none for itself",
         "choose them at launch instead: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
         Severity.REVIEW,
+        case="kept-choice",
     )
 
 
@@ -116,6 +120,7 @@ def pinned_for_others(call: cst.CSTNode) -> Finding:
         "this line also chooses the GPU for other programs, so it stays: here every process would work on the same GPU",
         "remove it, and choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
         Severity.REVIEW,
+        case="kept-choice",
     )
 
 

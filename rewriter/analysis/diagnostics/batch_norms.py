@@ -63,6 +63,7 @@ def _seen(state: State, layers: list[cst.Call], others: int) -> Finding:
         f"BatchNorm{more if others else ''}{chosen}: each process normalises over its own batch, {_CLOSE[0]}",
         f"no action needed {_CLOSE[1]}",
         Severity.NOTE,
+        case="layer",
     )
 
 
@@ -75,6 +76,7 @@ def _not_seen(state: State, models: list[cst.Call], others: int) -> Finding:
         f"process normalises over its own batch and draws noise of its own, {_CLOSE[0]}",
         f"no action needed if there is none, or {_CLOSE[1]}",
         Severity.NOTE,
+        case="not-seen",
     )
 
 

@@ -132,7 +132,9 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
 
 def _same_rows(node: cst.CSTNode, klass: Klass, what: str, why: str, remedy: str) -> Finding:
     name = klass.node.name.value
-    return Finding("same-noise", node, f"`{name}` chooses {what} by Python's or NumPy's generator, {why}", remedy)
+    return Finding(
+        "same-noise", node, f"`{name}` chooses {what} by Python's or NumPy's generator, {why}", remedy, case="rows"
+    )
 
 
 def _holds_rows(unit: Unit, getter: Function, container: cst.BaseExpression) -> bool:
@@ -218,6 +220,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
                 "draw them with a function of torch (torch.rand, torch.randn, torch.randint), whose generators differ "
                 "between processes, with device=accelerator.device",
                 Severity.REVIEW,
+                case="step",
             )
 
 

@@ -24,6 +24,7 @@ from ..syntax.nodes import dotted, import_source
 from ..syntax.scopes import Binding
 from ..syntax.walk import nodes_in
 from ..training.training import Training
+from .unstarted import without_entry
 
 
 def refusals(
@@ -56,11 +57,12 @@ def refusals(
     if training.backwards and search is not None:
         yield search
     if not training.backwards:
-        unstarted = list(_without_entry(state, reach)) if not training.probes else []
+        unstarted = list(without_entry(state, reach)) if not training.probes else []
         yield from [search] if unstarted and search is not None else unstarted  # whoever searches starts it
         return
     if not training.train_loops and hand is None:  # who distributes himself decides what each process trains on
-        yield _unfed(state, reach, training, uncut)
+        unfed = _unfed(state, reach, training, uncut)
+        yield from [unfed] if unfed[1].case != "next-method" else map(_removed, _removed_nexts(state, reach))
 
 
 _FEED = "feed it from a torch.utils.data.DataLoader, or keep it on one device"
@@ -98,7 +100,7 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
     """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
     record = training.backwards[0]
     if uncut is not None and uncut.certain:
-        return _not_cut(state, reach, uncut)
+        return _not_cut(state, reach, uncut, record)
     for loop in reach.loops(record.node, record.unit):
         if isinstance(loop, cst.For):
             source = loop.iter
@@ -115,16 +117,21 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     loop,
                     f"`{name}`, which feeds this training, is not defined anywhere: the script fails here as it is",
                     "fix the script first and run it on one device, then migrate it",
+                    case="undefined",
                 )
             if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
-                return _not_cut(state, reach, uncut) if uncut is not None else (record.unit, _made_by_hand(loop, name))
+                if uncut is not None:
+                    return _not_cut(state, reach, uncut, record)
+                return record.unit, _made_by_hand(loop, name)
             if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
                 told = _blocked(
                     "unknown-loader",
                     loop,
                     f"cannot tell whether `{name}`, which feeds this training, is a data loader",
-                    f"pass --assume loader={name} if it is a torch.utils.data.DataLoader; make one of a list of rows: "
-                    f"DataLoader({name}, batch_size=...)",
+                    f"pass --assume loader={name} if it is a torch.utils.data.DataLoader; otherwise feed the training "
+                    f"from one: of a list of rows DataLoader({name}, batch_size=...), of an iterator of whole batches "
+                    "(BucketIterator of torchtext) a DataLoader of its data set",
+                    case="unclear",
                 )
                 return record.unit, told._replace(part=source, cause=_given(reach, record.unit, source))
     feeding = _foreign_feed(state, reach, record)
@@ -139,24 +146,17 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             f"cannot tell whether `{name}`, which feeds this training, is a data loader: "
             f"what `{giver}` gives is not known",
             vouch if own == name else f"give it a name, as in {own} = {name}, and {vouch}",
+            case="package",
         )
-    removed = _removed_next(state, reach)
+    removed = next(_removed_nexts(state, reach), None)
     if removed is not None:
-        unit, call = removed
-        assert isinstance(call.func, cst.Attribute)
-        iterator = unit.names.module.code_for_node(call.func.value)
-        return unit, _blocked(
-            "unknown-loader",
-            call,
-            f"`{iterator}.next()` fails: the iterators of loaders have no method `next` any more",
-            f"write next({iterator}), and run the script on one device before you migrate it",
-        )
+        return _removed(removed)
     if uncut is not None:
-        return _not_cut(state, reach, uncut)
+        return _not_cut(state, reach, uncut, record)
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
         "no data loader feeds this training: every process would do the same work on the same data",
-        _FEED,
+        _FEED, case="no-batches",
     )  # fmt: skip
 
 
@@ -205,11 +205,12 @@ def _made_by_hand(loop: cst.For, name: str) -> Finding:
         f"no data loader feeds this training, but `{name}`, which the script fills by itself: every process would go "
         "through all of it",
         _FEED,
+        case="own-list",
     )
 
 
-def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding]:
-    """The batches of a training without a loader cannot be cut."""
+def _not_cut(state: State, reach: Reach, uncut: Obstacle, backward: CallRecord) -> tuple[Unit, Finding]:
+    """The batches of a training without a loader cannot be cut; where that is seen elsewhere, with its ``backward``."""
     reason, remedy = uncut.reason, uncut.remedy or _FEED
     called = uncut.node.func if isinstance(uncut.node, cst.Call) else uncut.node
     maker = _unknown_maker(state, reach, uncut.unit, called)
@@ -217,12 +218,15 @@ def _not_cut(state: State, reach: Reach, uncut: Obstacle) -> tuple[Unit, Finding
         name = uncut.unit.names.module.code_for_node(called)
         reason += f". `{name}` is made by {maker}, and its class cannot be told"
         remedy = "make it by the name of its class, as in model = Net(...), then migrate"
-    return uncut.unit, _blocked(
+    told = _blocked(
         "no-data-parallel-axis",
         uncut.node,
         f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
         remedy,
+        case="not-cut",
     )
+    elsewhere = uncut.unit is not backward.unit
+    return uncut.unit, told._replace(cause=Cause(backward.node, "this is the training") if elsewhere else None)
 
 
 def _foreign_feed(state: State, reach: Reach, record: CallRecord) -> tuple[cst.BaseExpression, str] | None:
@@ -259,15 +263,27 @@ def _from_outside(
     return None if known else (node, dotted(node.func) or name)
 
 
-def _removed_next(state: State, reach: Reach) -> tuple[Unit, cst.Call] | None:
-    """The first call of ``next`` as a method of a loader's iterator: ``batches = iter(loader); batches.next()``."""
+def _removed(found: tuple[Unit, cst.Call]) -> tuple[Unit, Finding]:
+    unit, call = found
+    assert isinstance(call.func, cst.Attribute)
+    iterator = unit.names.module.code_for_node(call.func.value)
+    return unit, _blocked(
+        "unknown-loader",
+        call,
+        f"`{iterator}.next()` fails: the iterators of loaders have no method `next` any more",
+        f"write next({iterator}), and run the script on one device before you migrate it",
+        case="next-method",
+    )
+
+
+def _removed_nexts(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.Call]]:
+    """The calls of ``next`` as a method of a loader's iterator: ``batches = iter(loader); batches.next()``."""
     for call, record in state.calls.items():
         if method_name(call) != "next" or call.args or not isinstance(call.func, cst.Attribute):
             continue
         held = origins(record.receiver, Role.LOADER)
         if held and not reach.called(call) and reach.function_of(call) in reach.reachable:
-            return record.unit, call
-    return None
+            yield record.unit, call
 
 
 def _unknown_maker(
@@ -293,8 +309,8 @@ _LONGEST = 60
 """Longer code is not repeated in a finding."""
 
 
-def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str) -> Finding:
-    return Finding(id, node, message, remedy, Severity.BLOCKED)
+def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str, *, case: str = "") -> Finding:
+    return Finding(id, node, message, remedy, Severity.BLOCKED, case=case)
 
 
 _STARTS = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
@@ -387,52 +403,3 @@ def _modules(node: cst.Import | cst.ImportFrom) -> list[str]:
     if isinstance(node, cst.ImportFrom):
         return [import_source(node)]
     return [alias.evaluated_name for alias in node.names]
-
-
-def _without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
-    for unit in reach.units:
-        for call in unit.names.calls:
-            record = state.calls.get(call)
-            if method_name(call) == "backward" and record is not None and record.receiver is not None:
-                if origins(record.receiver, Role.ACCELERATOR) or _keeps_accelerator(state, unit, call):
-                    continue
-                if (pattern := _computed_name(state, reach, unit)) is not None:
-                    yield (
-                        unit,
-                        Finding(
-                            "computed-import",
-                            call,
-                            f"this file trains, and is imported by a name that the script computes (`{pattern}`): it "
-                            "is not known which of its functions the script calls, so nothing was changed",
-                            f"import `{unit.name}` and what you call of it by their names there, then migrate",
-                        ),
-                    )
-                    return
-                yield (
-                    unit,
-                    _blocked(
-                        "no-entry-point",
-                        call,
-                        "this file trains, but nothing in it starts the training",
-                        "migrate the script that calls it: both files are then edited together. If an installed "
-                        "command calls it, let this file start it too: if __name__ == '__main__': ...",
-                    ),
-                )
-                return
-
-
-def _computed_name(state: State, reach: Reach, unit: Unit) -> str | None:
-    """What is written out of the name by which a file is imported, if nothing is seen to be called of the file."""
-    if any(function in reach.reachable for function in unit.names.functions):
-        return None
-    return next((start for start, found in state.layout.families.items() if unit.name in found), None)
-
-
-def _keeps_accelerator(state: State, unit: Unit, call: cst.Call) -> bool:
-    """Whether the file gives an attribute an accelerator, in a class of which it makes no object: ``self.fabric``."""
-    owner = call.func.value if isinstance(call.func, cst.Attribute) else None
-    if not isinstance(owner, cst.Attribute):
-        return False
-    named = (n for n in state.values if isinstance(n, cst.Attribute) and n.attr.value == owner.attr.value)
-    kept = (n for n in named if isinstance(unit.names.parents.get(n), cst.AssignTarget))
-    return any(origins(state.values.get(node), Role.ACCELERATOR) for node in kept)

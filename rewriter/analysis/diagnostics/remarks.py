@@ -55,6 +55,7 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Find
                     "equal to it",
                     f"no action needed {chosen}if close is good enough; otherwise keep this script on one device",
                     cause=Cause(part.node, part.reason),
+                    case="not-linear",
                 )
                 return
             if isinstance(part, Partial) and part.uneven:
@@ -108,6 +109,7 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
                 "own shard, not with the whole batch",
                 "increase the batch size, or gather the other side with its gradient and shift the labels by "
                 "accelerator.process_index * len(batch)",
+                case="pairs",
             )
             return
 
@@ -126,6 +128,7 @@ def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Findin
                     "no action needed where each process takes a batch of the script's size, as it does without "
                     "--keep-global-batch; otherwise increase the batch size, or compute the figure from all rows: "
                     "accelerator.reduce(...) gives their mean where no gradient flows through it",
+                    case="figure",
                 )
                 return
 
@@ -207,6 +210,7 @@ def of_apex(state: State, unit: Unit) -> Iterator[Finding]:
                 "and optimizer is not known",
                 "use torch.autocast and torch.amp.GradScaler instead; they are migrated",
                 Severity.BLOCKED,
+                case="amp",
             )
             return
         if "apex.parallel.DistributedDataParallel" in names:
@@ -216,6 +220,7 @@ def of_apex(state: State, unit: Unit) -> Iterator[Finding]:
                 "this wrapper of apex averages the gradients, and the accelerator would average them as well",
                 "use torch.nn.parallel.DistributedDataParallel instead; it is migrated",
                 Severity.BLOCKED,
+                case="ddp",
             )
             return
 
@@ -257,6 +262,7 @@ def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                 f"{names[0].rpartition('.')[2]} is defined outside this program: if it saves the model, every process "
                 "writes the file",
                 "migrate the module that defines it as well, or call it on the main process and broadcast its result",
+                case="outside-code",
             )
             return
         if _saves_itself(state, record) and not guarded(state, unit, call):
@@ -266,6 +272,7 @@ def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                 f"nothing that was found in this program defines this {method_name(call)}: if it writes a file, every "
                 "process writes it",
                 "call it on the main process: if accelerator.is_main_process",
+                case="outside-code",
             )
             return
 

@@ -50,6 +50,7 @@ def set_orders(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                 f"`{text}` differs between processes where it is that of a string, because Python hashes strings anew "
                 "in each process",
                 f"use a hash that is the same everywhere, such as zlib.crc32(text.encode()), or {REMEDY}",
+                case="hash",
             )
     for read, followed in orders.of(unit):
         name = _text(unit, read)
@@ -61,6 +62,7 @@ def set_orders(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             f"`{followed}` follows the order of the set `{name}`, and the order of {where} differs between processes",
             f"give all processes one order: sorted({name}), or {REMEDY}",
             cause=Cause(unit.names.statement(made[0]), "the set is made here") if made else None,
+            case="set",
         )
 
 

@@ -47,6 +47,7 @@ def met_apart(guards: Guards, joint: Iterable[tuple[Unit, cst.CSTNode]]) -> Iter
                 f"{_text(unit, node)}, which all processes must do together: those that come would wait for the others",
                 "let all processes run this code, and put only what prints or writes under the condition",
                 Severity.BLOCKED,
+                case="some-processes",
             ),
         )
 
@@ -60,6 +61,7 @@ def left_on_cpu(unit: Unit, loop: cst.For, because: str) -> Finding:
         "prepared model is",
         "move what the loop reads to the device of the model: x = x.to(device), then migrate",
         Severity.BLOCKED,
+        case="not-moved",
     )
 
 

@@ -138,4 +138,5 @@ def _hides(unit: Unit, guard: cst.If | cst.IfExp, move: cst.CSTNode) -> Finding:
         "Mac) this stays on the CPU, and the batches do not",
         "make this move in any case: on the CPU it does nothing",
         Severity.NOTE,
+        case="condition",
     )

@@ -171,6 +171,7 @@ class _DistributionReader:
                     "on several processes, and fails on a single process, which has no group",
                     INSTEAD.get(last, "use the accelerator's method if the script must also run on one process"),
                     Severity.REVIEW,
+                    case="kept-call",
                 ),
             )
         )
@@ -228,6 +229,7 @@ class _DistributionReader:
                     "the script no longer starts its own processes",
                     "start it with torchlift launch --num-processes N (or torchrun --nproc-per-node N)",
                     Severity.NOTE,
+                    case="start",
                 ),
             )
         )

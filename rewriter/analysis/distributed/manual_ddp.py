@@ -60,4 +60,4 @@ def unconnected(node: cst.CSTNode) -> Finding:
 
 def without_prefix(call: cst.Call) -> Finding:
     """A checkpoint of the wrapper itself: its keys are other ones now."""
-    return Finding("hand_written_ddp", call, *PLAIN_KEYS)
+    return Finding("hand_written_ddp", call, *PLAIN_KEYS, case="prefix")

@@ -81,6 +81,7 @@ def of_this_process(unit: Unit, taken: StateDict) -> Finding:
         "main process saves what it has: with data parallelism that is the whole model",
         "no action needed, unless you shard the weights later: then save the model where all processes are",
         Severity.NOTE,
+        case="alone",
     )
 
 

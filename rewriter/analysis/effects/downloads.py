@@ -179,4 +179,5 @@ def _used(call: cst.Call) -> Finding:
         call,
         "every process would download the same files at the same time",
         "check first whether they exist, inside `with accelerator.main_process_first():`",
+        case="same-time",
     )

@@ -416,6 +416,7 @@ def _shown(call: cst.Call, why: str) -> Finding:
         f"every process still writes this to the console: {why}",
         "no action needed, unless it should be shown once",
         Severity.NOTE,
+        case="console",
     )
 
 
@@ -425,6 +426,7 @@ def _used(call: cst.Call) -> Finding:
         call,
         "every process would run this write, and its result is used later",
         "write on the main process only: if accelerator.is_main_process: ...",
+        case="result",
     )
 
 
@@ -435,6 +437,7 @@ def _both(call: cst.Call) -> Finding:
         "every process would write this file, but the statement also runs something that all processes must run "
         "together",
         "compute the value on all processes first, then guard only the write: if accelerator.is_main_process: ...",
+        case="together",
     )
 
 

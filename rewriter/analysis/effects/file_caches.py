@@ -222,6 +222,7 @@ def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
         "and one that finds the file already does not come here",
         "ask for the file inside the function that makes it, and call that function without asking",
         Severity.BLOCKED,
+        case="asked",
     )
 
 
@@ -233,6 +234,7 @@ def _asked_in_head(call: cst.Call) -> Finding:
         "comes later may read the file before it is whole",
         "call it in a statement of its own before this block, inside `with accelerator.main_process_first():`",
         Severity.REVIEW,
+        case="made-inside",
     )
 
 

@@ -77,6 +77,7 @@ def may_be_there(folder: Folder) -> Finding:
         "every process creates this folder, so it may already exist: the migrated script no longer ensures that it is "
         "new",
         "check that it does not exist at the start of the run, on the main process",
+        case="new-folder",
     )
 
 
@@ -177,6 +178,7 @@ def _searched(asked: cst.Call) -> Finding:
         asked,
         "searches for an unused name: the processes may find different names",
         "search on the main process and broadcast the name: broadcast_object_list([name])[0]",
+        case="unused-name",
     )
 
 
@@ -196,6 +198,7 @@ def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
         "each process makes a temporary folder of its own, and reads there what only the main process writes",
         "use a folder with a name that is the same for all processes",
         Severity.REVIEW,
+        case="temporary",
     )
 
 

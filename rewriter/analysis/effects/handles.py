@@ -83,7 +83,7 @@ class Handles:
                 else:
                     yield from self._switched(call, names[0], arguments.pop(), settled)
             elif name := next((n for n in built_names(record) if n in _ONCE and self._counts(call, n)), ""):
-                yield once(call, _ONCE[name])
+                yield _command(call) if name in COMMANDS else once(call, _ONCE[name])
 
     def _switched(
         self, call: cst.Call, name: str, off: str, settled: Container[cst.CSTNode]
@@ -115,6 +115,7 @@ class Handles:
                 node if unit is self.unit else call,
                 f"every process computes with `{text}`, so the tracker is left on every process, and {_TRACKS}",
                 "take the value from the script's own settings, then make the tracker inert on the other processes",
+                case="value",
             )
         else:
             yield Handle(call, _TRACKS, INERT)
@@ -159,6 +160,7 @@ class Handles:
                         node,
                         "only the main process has a run, so the run's name differs between processes",
                         "take the name from the script's own settings, or broadcast it with broadcast_object_list",
+                        case="value",
                     )
 
     def _is_read_by_all(self, node: cst.Attribute, settled: Container[cst.CSTNode]) -> bool:
@@ -191,6 +193,7 @@ class Handles:
             return Finding(
                 "main_process", call, "every process would open this file for writing",
                 'open it on the main process only, e.g. open(path if accelerator.is_main_process else os.devnull, "w")',
+                case="open-file",
             )  # fmt: skip
         null, imports = self._devnull()
         why = "every process would write the same file"
@@ -315,6 +318,18 @@ def _catches(handler: cst.ExceptHandler) -> bool:
     return bool(types & {"OSError", "FileExistsError", "IOError", "EnvironmentError", "Exception", "BaseException"})
 
 
+def _command(call: cst.CSTNode) -> Finding:
+    return Finding(
+        "once",
+        call,
+        about("{} runs on every process: each runs the command, and goes on with what it says", called(call)),
+        "no action needed if it only asks for something, such as the size of the terminal; if it changes something, "
+        "run it on the main process, and send what the others need with broadcast_object_list",
+        Severity.REVIEW,
+        case="command",
+    )
+
+
 def once(call: cst.CSTNode, why: str) -> Finding:
     """What every process does, and is left to the user."""
     return Finding(
@@ -323,4 +338,5 @@ def once(call: cst.CSTNode, why: str) -> Finding:
         about(f"{{}} runs on every process but should run once: {why}", called(call)),
         "do it on the main process only, and guard its uses or give the other processes an object that does nothing",
         Severity.REVIEW,
+        case="object",
     )

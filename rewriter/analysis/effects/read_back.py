@@ -138,7 +138,7 @@ class ReadBack:
             for unit, meetings in found.items():
                 for met in _needed(unit, [each for each in meetings if self._fails_alone(unit, each)]):
                     if self._is_open(unit, met.node):
-                        yield unit, Finding("read-back", met.node, text, remedy)
+                        yield unit, Finding("read-back", met.node, text, remedy, case="in-try")
 
     def unsure(self) -> Iterator[tuple[Unit, Finding]]:
         """What is said of a folder that is listed after something was written, where only a run tells whether that is
@@ -398,6 +398,7 @@ def _unsure(node: cst.CSTNode, write: FileUse, read: FileUse) -> Finding:
         cause=Cause(write.path, "only the main process writes this")
         if read.unit.names.statement(read.path) is node
         else Cause(read.path, "it is listed here"),
+        case="listed",
     )
 
 

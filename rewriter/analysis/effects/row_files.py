@@ -24,6 +24,7 @@ def same_file(state: State, unit: Unit, call: cst.Call) -> Finding | None:
         "the same file",
         "let each process write a file of its own: put os.environ.get('RANK', '0') into its name",
         Severity.REVIEW,
+        case="row-file",
     )
 
 
@@ -39,6 +40,7 @@ def for_rows_too(state: State, unit: Unit, call: cst.Call) -> Finding:
         "at the same time",
         "let each write a name of its own and rename it with os.replace(...), or make the files before the training",
         Severity.REVIEW,
+        case="row-file",
     )
 
 

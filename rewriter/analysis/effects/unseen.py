@@ -53,6 +53,7 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
             "if it changes something outside the process (a table, a message, a file), call it on the main process: "
             "if accelerator.is_main_process; otherwise no action needed",
             Severity.REVIEW,
+            case="outside-code",
         )
 
 
@@ -174,6 +175,7 @@ def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterato
             "it, every process downloads at the same time",
             f"make what `{method_name(by)}` chooses inside `with accelerator.main_process_first():`",
             Severity.REVIEW,
+            case="chosen",
         )
 
 

@@ -207,4 +207,5 @@ def _of_rows(unit: Unit, node: cst.If) -> Finding:
         "and never as many as the script's batch",
         "for the same steps use drop_last=True; with split batches leave out this condition",
         Severity.REVIEW,
+        case="short-batch",
     )

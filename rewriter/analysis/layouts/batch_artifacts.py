@@ -60,7 +60,12 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
             told, remedy = f"`{binding.name}` adds up means over batches and is divided by", BY_BATCHES
             cause = Cause(node, ADDED_UP)
             if quotient is not None:
-                yield node, Finding("mean-of-batches", quotient[0], f"{told} {quotient[1]}", remedy, cause=cause)
+                yield (
+                    node,
+                    Finding(
+                        "mean-of-batches", quotient[0], f"{told} {quotient[1]}", remedy, cause=cause, case="too-small"
+                    ),
+                )
                 continue
             assert shown is not None
             if divisors:
@@ -70,7 +75,7 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
                     remedy = f"multiply it by the number of processes: {binding.name} * accelerator.num_processes"
             else:
                 told = f"{told} nothing"
-            yield node, Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy, cause=cause)
+            yield node, Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy, cause=cause, case="too-small")
 
 
 def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:
@@ -115,6 +120,7 @@ def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> 
                     f"`{code(node.target)}` adds up a mean that is divided by `{code(own)}`, the number of rows, and "
                     "each process has only its shard of the batch: on N processes the result is N times larger",
                     f"divide by the number of processes too: {code(node.target)} / accelerator.num_processes",
+                    case="too-large",
                 )
 
 
@@ -187,6 +193,7 @@ def early_lengths(
                 "times fewer batches, so what is divided by it is N times smaller",
                 f"ask for {length} where it is divided by, after the loader is prepared",
                 cause=Cause(call, "it is asked for here"),
+                case="early-length",
             )
 
 
@@ -259,6 +266,7 @@ def filled_batches(
                 "equal to it",
                 "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
                 Severity.NOTE,
+                case="one-loop",
             )
 
 

@@ -293,6 +293,7 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
                 f"`{figure.name}` collects a mean over the rows of each batch, and is added up and divided by nothing: "
                 "on N processes there are N times fewer batches to add up",
                 "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+                case="too-small",
             )
         elif figure.kind is Kind.SCALED:
             yield Finding(
@@ -301,6 +302,7 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
                 f"`{figure.name}` adds up a mean over the rows of each batch, and is divided by {figure.value}: on N "
                 "processes there are N times fewer batches to add up, so the result is N times smaller",
                 "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+                case="too-small",
             )
         elif figure.kind is Kind.RATIO:
             yield Finding(
@@ -311,6 +313,7 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
                 "original's but not equal to it",
                 "no action needed if close is good enough; for the same figure on any number of processes, add up both "
                 "halves of the ratio and divide once, after the loop",
+                case="no-sum",
             )
         else:
             yield Finding(
@@ -320,6 +323,7 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
                 f"rows, the total is another figure then ({figure.reason})",
                 "no action needed if it counts or adds up rows; otherwise collect the rows, and compute the figure "
                 "once, after the loop",
+                case="no-sum",
             )
     for collected in means.values():
         plain, weighed = ([f for f in collected if f.weighed is kind] for kind in (False, True))
@@ -340,6 +344,7 @@ def _of_weighed_means(figures: list[BatchFigure]) -> Finding:
         "no action needed if close is good enough; for the same figure on any number of processes, compute a value for "
         'each row (reduction="none"), and gather those: accelerator.gather_for_metrics(...)',
         Severity.NOTE,
+        case="average",
     )
 
 
@@ -356,4 +361,5 @@ def _of_means(figures: list[BatchFigure]) -> Finding:
         "no action needed if close is good enough; for the same figure on any number of processes, collect each mean "
         "times its number of rows, and divide by the number of all rows",
         Severity.NOTE,
+        case="average",
     )

@@ -219,6 +219,7 @@ def _finding(node: cst.CSTNode, table: str, place: str, *, kept: bool, of_rows: 
             f"number is another batch of the data on each of them. An entry of `{table}` that belongs to one batch of "
             "the data would meet other rows",
             f"where `{table}` has an entry for each batch, let the data set give each row its own part of it",
+            case="entry",
         )
     return Finding(
         "batch-number",
@@ -228,4 +229,5 @@ def _finding(node: cst.CSTNode, table: str, place: str, *, kept: bool, of_rows: 
         + (" at the places of others" if kept else " that are read here belong to other samples than the batch"),
         f"let the data set return the number of each row with it, and use that as the index of `{table}`",
         Severity.BLOCKED,
+        case="rows",
     )

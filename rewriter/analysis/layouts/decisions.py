@@ -99,6 +99,8 @@ class Decision:
     """The processes would hang, or train on with other rates; else only what is saved or chosen would differ."""
     weights: bool = False
     """It does not hang as long as no weights are sharded: it saves them."""
+    case: str = ""
+    """As in ``Finding``."""
 
 
 def deciding(
@@ -119,10 +121,10 @@ def deciding(
     for record in joint.training.ticks:
         for arg in record.node.args if record.unit is unit else ():
             if differs(unit, arg.value):
-                yield Decision(arg.value, record.node, "the learning rate depends on")
+                yield Decision(arg.value, record.node, "the learning rate depends on", case="learning-rate")
     for value, node in _rates(unit, reach):
         if differs(unit, value):
-            yield Decision(value, node, "the learning rate is computed from")
+            yield Decision(value, node, "the learning rate is computed from", case="learning-rate")
 
 
 def undecided(unit: Unit, found: Decision, why: str, remedy: str, source: cst.CSTNode | None = None) -> Finding:
@@ -133,7 +135,7 @@ def undecided(unit: Unit, found: Decision, why: str, remedy: str, source: cst.CS
     turns = isinstance(source, (cst.For, cst.CompFor))
     label = "each process goes through its own shard of the data here" if turns else "each process has its own here"
     cause = Cause(source, label) if source is not None else None
-    return Finding("local-decision", found.node, message, remedy, severity, found.value, cause)
+    return Finding("local-decision", found.node, message, remedy, severity, found.value, cause, found.case)
 
 
 def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
@@ -142,13 +144,23 @@ def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
     again = [value] if isinstance(node, cst.While) else []  # asked once more, after each turn
     runs = any(joint.runs(branch) is not None for branch in (*branches, *again))
     if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
-        return Decision(value, node, "whether this step continues depends on", ": the processes would hang")
+        return Decision(
+            value, node, "whether this step continues depends on", ": the processes would hang", case="step"
+        )
     if any(map(joint.saves, branches)):
         then, weights = ": the main process decides", any(map(joint.saves_weights, branches))
-        return Decision(value, node, "whether a checkpoint is saved depends on", then, hangs=False, weights=weights)
+        return Decision(
+            value,
+            node,
+            "whether a checkpoint is saved depends on",
+            then,
+            hangs=False,
+            weights=weights,
+            case="checkpoint",
+        )
     if any(_chooses_loss(joint.state, unit, branch) for branch in branches):
         then = ": their losses may differ"
-        return Decision(value, node, "the choice of the loss depends on", then, hangs=False)
+        return Decision(value, node, "the choice of the loss depends on", then, hangs=False, case="choice")
     return None
 
 
@@ -168,23 +180,23 @@ def _turning(
     what, then = "how many steps this loop takes depends on", ": the processes would hang"
     if loop in joint.equality.shared:
         if filters(joint.state, loop):
-            yield Decision(loop.iter, loop, what, then)
+            yield Decision(loop.iter, loop, what, then, case="loop")
         numbers = [number for _, number in limits(unit, loop.iter)]
-        yield from (Decision(each, loop, what, then) for each in numbers if differs(unit, each))
+        yield from (Decision(each, loop, what, then, case="loop") for each in numbers if differs(unit, each))
         return
     if not differs(unit, loop.iter) or not any(joint.runs(part) is not None for part in _turned(unit, loop)):
         return
     if not joint.equality.is_local(unit, loop.iter):  # by no row of a batch
         counted = list(counted_by(joint.state, loop.iter))
-        yield from (Decision(each, loop, what, then) for each in counted if differs(unit, each))
+        yield from (Decision(each, loop, what, then, case="loop") for each in counted if differs(unit, each))
         return
     found = turns(joint.state, unit, loop)
     if found is Turns.ROWS and not all(has_one_size(joint, batch) for batch in _batches(joint, loop)):
         found = Turns.UNCLEAR
     if found is Turns.UNCLEAR:
-        yield Decision(loop.iter, loop, what, f"{then}, if the numbers differ", hangs=False)
+        yield Decision(loop.iter, loop, what, f"{then}, if the numbers differ", hangs=False, case="loop")
     elif found is Turns.OWN or (found is Turns.ROWS and split):
-        yield Decision(loop.iter, loop, what, then)
+        yield Decision(loop.iter, loop, what, then, case="loop")
 
 
 def _turned(unit: Unit, loop: Loop) -> Iterator[cst.CSTNode]:

@@ -82,4 +82,5 @@ def _finding(unit: Unit, call: cst.Call, loader: str) -> Finding:
         "cannot be seen here makes its result of the rows of one process, and not of all",
         f"no action needed if that is enough; otherwise keep the loader as it is, every_row = {loader} before "
         "prepare(...), and give it every_row",
+        case="loader",
     )

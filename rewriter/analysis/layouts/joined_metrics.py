@@ -49,6 +49,7 @@ def _filled(call: cst.Call, name: str) -> Finding:
         "equal to it",
         "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
         Severity.NOTE,
+        case="joined",
     )
 
 
@@ -61,4 +62,5 @@ def _twice(call: cst.Call, name: str) -> Finding:
         "no action needed for an average; otherwise let it take them as they are: with torchmetrics, create it with "
         "sync_on_compute=False",
         Severity.NOTE,
+        case="joined-twice",
     )

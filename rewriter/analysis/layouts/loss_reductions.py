@@ -116,4 +116,5 @@ def open_losses(reductions: LossReductions, unit: Unit, training: Training) -> I
                 'no action needed if it is a mean; if it is a sum, write accelerator.backward(loss, reduction="sum")',
                 part=backward_operand(record),
                 cause=Cause(found.node, found.reason) if found.node is not None else None,
+                case="option",
             )

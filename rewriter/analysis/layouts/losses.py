@@ -270,6 +270,7 @@ def _weight(
                 value,
                 f"the loss is weighted with `{name.value}`, which each process computes here from its own shard",
                 "make it equal on all processes: accelerator.reduce(...) of the tensor that the number is read off",
+                case="loss-weight",
             )
         else:
             yield from found
@@ -309,6 +310,7 @@ def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | 
                         "the loss of its own shard",
                         'return accelerator.reduce(loss.detach(), reduction="mean") from the closure',
                         Severity.BLOCKED,
+                        case="closure",
                     )
 
 
@@ -341,4 +343,5 @@ def weighted_mean(node: cst.CSTNode, how: str) -> Finding:
         f"each process {how}: the gradient is close to the original's but not equal to it",
         "no action needed if close is good enough; for the exact gradient, sum the losses and divide by a reduced "
         "count",
+        case="own-divisor",
     )

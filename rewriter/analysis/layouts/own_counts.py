@@ -77,7 +77,7 @@ def means_by_rows(
                     "the result is N times smaller"
                 )
                 cause = Cause(total.node, ADDED_UP)
-                yield total.node, Finding("mean-of-batches", node, told, BY_BATCHES, cause=cause)
+                yield total.node, Finding("mean-of-batches", node, told, BY_BATCHES, cause=cause, case="too-small")
 
 
 BY_BATCHES = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
@@ -251,6 +251,7 @@ def _of_entries(node: cst.CSTNode, place: str, mean: str) -> Finding:
         f"`{place}` collects what the rows of all processes give in a step, and `{mean}` is its mean over the steps: "
         "on N processes a step has the rows of N of the script's batches, and the result is N times larger",
         _BY_PROCESSES,
+        case="too-large",
     )
 
 
@@ -266,4 +267,5 @@ def _finding(node: cst.CSTNode, divisor: str, figures: list[str]) -> Finding:
         f"{names} {adds} what the rows of all processes give, and `{divisor}` counts the steps of one process alone: "
         "on N processes the result is N times larger",
         _BY_PROCESSES,
+        case="too-large",
     )

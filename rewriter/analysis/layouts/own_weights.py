@@ -73,4 +73,5 @@ def _finding(unit: Unit, change: WeightChange, value: cst.BaseExpression) -> Fin
         'make it equal on all processes before: accelerator.reduce(value, reduction="mean") of a mean over the rows, '
         'reduction="sum" of a sum or a count',
         Severity.BLOCKED,
+        case="weights",
     )

@@ -44,6 +44,7 @@ def _one_share(node: cst.CSTNode, name: str, whole: str) -> Finding:
         node,
         f"each process has only its own rows of `{name}`: the file shows those of the main process",
         f"no action needed if a sample is enough; otherwise gather {whole}",
+        case="shown",
     )
 
 

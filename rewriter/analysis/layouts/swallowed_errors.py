@@ -105,4 +105,5 @@ def _finding(unit: Unit, node: cst.CSTNode, text: str) -> Finding:
         "raise the error again, so that the launcher ends all processes; or catch it before the backward pass, and let "
         "all processes leave out the step if one of them has an error: accelerator.reduce(...)",
         Severity.REVIEW,
+        case="error",
     )

@@ -71,6 +71,7 @@ def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Un
             "no action needed if this term may be that of a smaller batch; otherwise leave out --keep-global-batch: "
             "each process then takes whole batches of the script's size",
             cause=cause,
+            case="no-mean",
         )
     taken = "sum" if found.near == "sum" else "mean"
     otherwise = "" if taken == "sum" else f'if it is a sum, write accelerator.backward({text}, reduction="sum"); '
@@ -82,4 +83,5 @@ def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Un
         f"no action needed if it is a {taken} over the rows; --verify shows it; {otherwise}otherwise leave out "
         "--keep-global-batch: each process then takes whole batches of the script's size",
         cause=cause,
+        case="global-batch",
     )

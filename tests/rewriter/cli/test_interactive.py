@@ -313,7 +313,9 @@ def test_no_to_the_training_leaves_everything(folder: Path) -> None:
     assert terminal.end() == 0
     assert (folder / "train.py").read_bytes() == TRAINS
     assert "(2/3)" not in terminal.shown
-    assert terminal.last() == "migrate: nothing was written: you declined all 7 edits"
+    assert terminal.last() == "migrate: nothing was written: you declined all 8 edits"
+    offered = re.findall(r"distributed, (\d+) edits|the other (\d+) edits", terminal.shown)
+    assert sum(int(number) for pair in offered for number in pair if number) == 8, "with their imports"
 
 
 def test_all_of_a_rule_and_then_quit(folder: Path) -> None:

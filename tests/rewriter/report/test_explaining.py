@@ -20,10 +20,12 @@ from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.explaining import (
     ADDRESS,
     address,
+    cases,
     documented,
     explained,
     explanation,
     one_sentence,
+    section,
     sections,
 )
 from torchlift.rewriter.report.sarif import sarif
@@ -43,14 +45,18 @@ def test_each_finding_is_explained_in_plain_text(id: str) -> None:
     assert one_sentence(id).endswith(".") and "\n" not in one_sentence(id)
 
 
-@pytest.mark.parametrize("id", [id for id in sections() if id not in IDS])
-def test_each_finding_has_an_example_of_before_and_after(id: str) -> None:
-    (example,) = re.findall(r"```diff\n(.*?)\n```", sections()[id], re.DOTALL)
+CASES = [(id, case) for id in sections() for case in cases(id) or ("",)]
+"""Each situation that is explained by itself."""
+
+
+@pytest.mark.parametrize(("id", "case"), [pair for pair in CASES if pair[0] not in IDS])
+def test_each_case_has_an_example_of_before_and_after(id: str, case: str) -> None:
+    (example,) = re.findall(r"```diff\n(.*?)\n```", section(id, case), re.DOTALL)
     lines = example.split("\n")
     assert all(line[:1] in ("-", "+", " ") for line in lines)
     assert any(line.startswith("+") for line in lines)
     assert any(not line.startswith("+") for line in lines), "what it is before"
-    assert "\n".join(f"    {line}" for line in lines) in explanation(id)
+    assert "\n".join(f"    {line}" for line in lines) in explanation(id, case)
     for gone in "-+":
         kept = [line[1:] for line in lines if not line.startswith(gone)]
         text = "\n".join(line for line in kept if not line.startswith(("$", "(")))  # a command, or a question
@@ -69,15 +75,31 @@ def test_rules_are_explained_without_them(entry: Entry) -> None:
     assert documented(entry.module) == entry.load().doc
 
 
-@pytest.mark.parametrize("id", [id for id in sections() if id != "notebook"])
-def test_each_finding_says_what_to_do(id: str) -> None:
+@pytest.mark.parametrize(("id", "case"), [pair for pair in CASES if pair[0] != "notebook"])
+def test_each_case_says_what_to_do(id: str, case: str) -> None:
     """In a paragraph of its own, with the severity, before the example."""
-    remedies = re.findall(r"^\*\*What to do\*\* \((.+?)\):(?: \S|\n\n- )", sections()[id], re.MULTILINE)
+    text = section(id, case)
+    remedies = re.findall(r"^\*\*What to do\*\* \((.+?)\):(?: \S|\n\n- )", text, re.MULTILINE)
     assert remedies and all(re.search("blocked|review|note|error|it depends", words) for words in remedies)
-    said = explanation(id)
+    said = explanation(id, case)
     assert "\nWhat to do (" in said
-    if "```" in sections()[id]:
+    if "```" in text:
         assert said.index("What to do (") < min(said.find(f"\n    {sign}") for sign in "-+" if f"\n    {sign}" in said)
+
+
+def test_a_case_is_explained_without_the_others() -> None:
+    said = explanation("unknown-loader", "next-method")
+    assert said.startswith("unknown-loader: next-method\n\n") and "x, y = next(batches)" in said
+    assert "--assume" not in said and said.endswith("findings.md#unknown-loader-next-method\n")
+    whole = explanation("unknown-loader")
+    assert "\n\nunknown-loader: next-method\n\n" in whole and "--assume" in whole and "###" not in whole
+
+
+@pytest.mark.parametrize("id", [id for id in sections() if cases(id)])
+def test_what_all_cases_share_says_nothing_of_what_to_do(id: str) -> None:
+    """It depends on the case; an example before the first one would be that of all."""
+    shared = sections()[id].partition("### ")[0]
+    assert "What to do" not in shared and "```" not in shared and len(cases(id)) > 1
 
 
 @pytest.mark.parametrize("id", ["local-decision", "one-share", "declined"])
@@ -87,8 +109,8 @@ def test_sentences_are_as_wide_as_the_terminal_and_examples_as_they_are(id: str,
     words = [line for line in said.splitlines() if not line.startswith((" ", "See "))]
     assert all(len(line) <= min(width, 110) or " " not in line for line in words)
     assert said.split() == explanation(id).split()
-    (example,) = re.findall(r"```diff\n(.*?)\n```", sections()[id], re.DOTALL)
-    assert "\n".join(f"    {line}" for line in example.split("\n")) in said
+    for example in re.findall(r"```diff\n(.*?)\n```", sections()[id], re.DOTALL):
+        assert "\n".join(f"    {line}" for line in example.split("\n")) in said
 
 
 def test_the_docstring_of_a_rule_is_wrapped_too(entry: str = "prepare") -> None:
@@ -109,6 +131,8 @@ def test_an_explanation_has_colours_where_they_are_wanted() -> None:
 def test_an_address_leads_to_a_heading() -> None:
     assert address("findings", "once") == f"{ADDRESS}/findings.md#once"
     assert address("findings", "too-deep") == f"{ADDRESS}/findings.md#round-trip-too-deep-invalid-output"
+    assert address("findings", "progress_bars", "out-of-reach") == f"{ADDRESS}/findings.md#main_process-out-of-reach"
+    assert address("findings", "once", "gone") == address("findings", "once")
     assert address("rules", "main_process") == f"{ADDRESS}/rules.md#main_process"
 
 

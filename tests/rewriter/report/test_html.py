@@ -20,7 +20,7 @@ from torchlift.rewriter.source import Source
 from torchlift.rewriter.verify.handover import SeenPromise, SeenRow, SeenVerdict
 
 EVIL = "</td><script>alert(1)</script>&'\""
-VOID = {"meta", "br", "col"}
+VOID = {"meta", "br", "col", "wbr"}
 
 
 class Reader(HTMLParser):
@@ -190,6 +190,9 @@ def test_code_in_words_is_code() -> None:
         ("give it device=, or cpu=..., PYTHONHASHSEED=0.", ["device=", "cpu=...", "PYTHONHASHSEED=0"]),
         ("say --assume loader=batch, or use torchlift launch", ["--assume loader=batch", "torchlift launch"]),
         ("see lib/utils.py:126, n.ipynb: sorted(names)", ["lib/utils.py:126", "n.ipynb", "sorted(names)"]),
+        ("first: x = accelerator.gather(x.to(d)).sum(), y", ["x = accelerator.gather(x.to(d)).sum()"]),
+        ("make accelerator = Accelerator(); if a = b holds", ["accelerator = Accelerator()"]),
+        ("add from torchlift.runtime import Inert; done", ["from torchlift.runtime import Inert"]),
         ("rows == 3, a <= b; file(s) and value(s)", []),
     ],
 )

@@ -203,6 +203,20 @@ def test_nothing_is_wider_than_the_window(shown: Any, width: int) -> None:
     assert shown.run("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [420, 1280])
+def test_the_sidebar_scrolls_in_one_direction_and_in_one_place(shown: Any, width: int) -> None:
+    """Long names of files are broken, after their slashes first, and their counts stay beside them."""
+    shown.size(width)
+    sideways = "e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX !== 'visible'"
+    assert shown.run(f"[...document.querySelectorAll('.side, .side *')].filter({sideways}).length") == 0
+    shown.run("window.down = e => getComputedStyle(e).overflowY !== 'visible' && e.scrollHeight > e.clientHeight")
+    inner = "[...document.querySelectorAll('.side *')].filter(e => down(e) && [...e.querySelectorAll('*')].some(down))"
+    assert shown.run(f"{inner}.length") == 0
+    assert shown.run("document.querySelectorAll('.files wbr').length") > 0
+    heights = "[...document.querySelectorAll('h2 small')].every(e => e.getClientRects().length === 1)"
+    assert shown.run(heights), "a count is on one line"
+
+
 def test_without_its_script_all_can_be_read(shown: Any, tmp_path: Path, file: Path) -> None:
     before, _, rest = file.read_text(encoding="utf-8").rpartition("<script>")
     bare = tmp_path / "bare.html"

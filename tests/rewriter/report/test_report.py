@@ -373,6 +373,8 @@ def test_json_has_a_version_and_everything_that_was_found(tmp_path: Path, monkey
     assert file["findings"] == [
         {
             "id": "dropout",
+            "case": "",
+            "page": "",
             "severity": "note",
             "line": 2,
             "column": 3,

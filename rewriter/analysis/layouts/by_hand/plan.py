@@ -220,6 +220,7 @@ def _shown(call: cst.Call) -> Finding:
         "each process has only its own rows of this batch: what is shown here are those of one process",
         "no action needed if a sample is enough; otherwise gather it on all processes before this line: "
         "accelerator.gather(...)",
+        case="shown",
     )
 
 

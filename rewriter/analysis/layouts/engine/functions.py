@@ -75,7 +75,9 @@ class Functions(Expressions):
         if found is not None:
             return found
         held = [inner(layout) for layout in (*plain, *named.values())]
-        return Unclear("a function that may call itself", node) if any(map(varies, held)) else REPLICATED
+        name = f"`{node.name.value}`" if isinstance(node, cst.FunctionDef) else "a function"
+        reason = f"{name} may call itself, so what it gives is not known"
+        return Unclear(reason, node) if any(map(varies, held)) else REPLICATED
 
     def _return(self, value: cst.BaseExpression | None) -> None:
         """Note what a function returns; what depends on what it returns itself says nothing yet."""

@@ -29,6 +29,7 @@ def stays(node: cst.CSTNode, figure: str = "", by_hand: str = "") -> Finding:
         "adds up figures of whole batches (a loss, a penalty), average those, in a float tensor: "
         'accelerator.reduce(..., reduction="mean")',
         Severity.REVIEW,
+        case="total",
     )
 
 
@@ -69,6 +70,7 @@ def _stays_own(node: cst.CSTNode, more: str, by_hand: str) -> Finding:
         f"each process totals only its own shard of the data {_in(_collected(node))}{more}",
         f"no action needed if the figure of one process is enough; otherwise {by_hand}",
         Severity.REVIEW,
+        case="total",
     )
 
 
@@ -156,6 +158,7 @@ def counts_filled(node: cst.CSTNode, quotient: str) -> Finding:
         f"`{quotient}` may be slightly larger than over the rows of the data",
         _EXACT,
         Severity.NOTE,
+        case="totals",
     )
 
 
@@ -170,6 +173,7 @@ def averages_filled(node: cst.CSTNode, numbers: Sequence[str]) -> Finding:
         "it",
         _EXACT,
         Severity.NOTE,
+        case="totals",
     )
 
 
@@ -185,4 +189,5 @@ def averages_uneven(node: cst.CSTNode, numbers: Sequence[str]) -> Finding:
         "no action needed if close is good enough; for the exact figure, gather the rows in the training step, and "
         "compute it from them: accelerator.gather_for_metrics(...)",
         Severity.NOTE,
+        case="average",
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, RawConfig
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.result import Diagnosis, FileResult
 from torchlift.rewriter.source import decode
 
@@ -80,6 +81,27 @@ def test_a_method_that_iterators_no_longer_have_is_named() -> None:
     assert (found.id, found.line) == ("unknown-loader", 9)
     assert "`batches.next()` fails" in found.message and "next(batches)" in found.remedy
     assert _migrated(OLD_ITERATOR.format(drawn="next(batches)")).changed, "the remedy works"
+
+
+def test_each_call_of_it_is_named() -> None:
+    """Who mends one finds no second one in the next run."""
+    found = _migrated(OLD_ITERATOR.format(drawn="batches.next()\n    x, y = batches.next()")).diagnoses
+    assert [(one.id, one.case, one.line) for one in found] == [
+        ("unknown-loader", "next-method", 9),
+        ("unknown-loader", "next-method", 10),
+    ]
+
+
+def test_an_obstacle_in_another_file_names_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = OWN_BATCHES.format(model="Net()")
+    head, _, rest = script.partition("def batches")
+    Path("net.py").write_text(head.replace("return self.out(x)", "return self.forward(x)"))
+    Path("train.py").write_text(f"import torch\nfrom net import Net\n\ndef batches{rest}")
+    survey = Surveyor(CATALOGUE, RawConfig(), cached=False).look([Path("train.py")])
+    (found,) = [one for file in survey.files for one in file.diagnoses]
+    assert found.case == "not-cut" and "`forward` may call itself" in found.message
+    assert found.cause is not None and found.cause.path.endswith("train.py") and "backward" in found.cause.text
 
 
 JOINED = """\
