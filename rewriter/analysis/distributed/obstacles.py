@@ -141,6 +141,7 @@ def also_of_user(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Iter
                 'int(os.environ.get("WORLD_SIZE", 1)) > 1',
                 Severity.REVIEW,
                 part=around.test,
+                case="also-of-user",
             )
 
 
