@@ -25,8 +25,10 @@ class HandBatches:
         progress: what `backward` asks for the weight of a loss.
     """
 
-    ever_cut: ClassVar[bool] = False
-    """This process was given rows of some batch: asked by ``--verify``."""
+    cuts: ClassVar[int] = 0
+    """How many batches this process was given its rows of: asked by ``--verify``."""
+    latest: ClassVar[tuple[int, Shares] | None] = None
+    """The rank, and the `Shares` of the latest of them."""
 
     def __init__(self, world: World, progress: Progress) -> None:
         self._world = world
@@ -41,7 +43,7 @@ class HandBatches:
         tagged = next(Dispatched.of_parts(steps, self._world))
         (tree, kinds), shares = tagged.batch, tagged.shares
         # rank 0 keeps views of the script's batch: what is written into a shard must not reach the batch
-        HandBatches.ever_cut = True
+        HandBatches.cuts, HandBatches.latest = HandBatches.cuts + 1, (self._world.rank, shares)
         mine = _restored(map_tree(_copied, tree) if self._world.rank == 0 else tree, kinds, dim)
         self._handed_out(mine, shares)
         return mine

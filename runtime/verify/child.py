@@ -102,7 +102,7 @@ def run(task: Task) -> int:
 def _cuts_batches() -> bool:
     """Whether the runtime has cut a batch that the script made by hand."""
     found = sys.modules.get("torchlift.runtime.data.hand_batches")
-    return found is not None and bool(found.HandBatches.ever_cut)
+    return found is not None and found.HandBatches.cuts > 0
 
 
 def _take_place(task: Task) -> None:

@@ -5,6 +5,9 @@ From the first batch on, torch's random functions draw from a generator that is 
 and of the call. What has one entry for each row of the batch in hand is drawn for the whole batch, and this process
 gets its rows: so two half batches hold the rows of the whole one. numpy's functions do the same from a seed of their
 own, and leave its stream where it was: a length that only happens to be a multiple of the rows shifts nothing.
+
+A script that makes its batches by hand has no first batch, and draws from torch's own generator. All processes draw
+what it draws then: the whole batch, of which each takes its rows.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 import torch
 
 from ...device.kinds import kind_of
+from ...process import rng
 from ..hooks.data import InHand
 from ..hooks.recorder import Recorder
 from .order import Fetching
@@ -51,6 +55,7 @@ class Noise:
 
     def install(self) -> None:
         """Replace the functions."""
+        rng.alike = True
         for name in _WITH_DEVICE.split():
             setattr(torch, name, _by_the_cpu(getattr(torch, name)))
         for name in _BY_SIZE.split():
@@ -73,9 +78,19 @@ class Noise:
     @property
     def _natural(self) -> bool:
         """Before the first batch, inside data sets and inside our own draws, random functions are torch's own."""
-        return self._filling or Fetching.now or self._hand.number == 0 or not self._recorder.mine
+        if self._filling or Fetching.now or not self._recorder.mine:
+            return True
+        self._hand.look()
+        return self._unseeded and not self._hand.by_hand
 
-    def _generator(self, device: torch.device) -> torch.Generator:
+    @property
+    def _unseeded(self) -> bool:
+        """No loader has handed out a batch: what is drawn goes on from what was drawn before."""
+        return self._hand.number == 0
+
+    def _generator(self, device: torch.device) -> torch.Generator | None:
+        if self._unseeded:
+            return None
         where = "cpu" if kind_of(device).drives_all else device  # torch_xla has no generators
         return torch.Generator(where).manual_seed(self._seed())
 
@@ -197,13 +212,14 @@ class Noise:
     def _randperm(self, original: Any) -> Callable[..., Any]:
         @wraps(original)
         def drawn(n: int, **kwargs: Any) -> Any:
-            if self._natural:
+            if self._natural or self._unseeded:
                 return original(n, **kwargs)
             if n == self._hand.rows:
                 self._recorder.hold("rows of a batch mixed by randperm", 0)
             kwargs.pop("generator", None)
             device = torch.device(kwargs.pop("device", None) or "cpu")
             generator = self._generator(device)
+            assert generator is not None
             permutation: torch.Tensor = original(n, generator=generator, device=generator.device, **kwargs)
             return permutation.to(device)
 
@@ -227,7 +243,7 @@ class Noise:
     def _bernoulli(self, original: Any) -> Callable[..., Any]:
         @wraps(original)
         def drawn(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if self._natural:
+            if self._natural or self._unseeded:
                 return original(input, *args, **kwargs)
             chance = args[0] if args else kwargs.get("p", input)
             return (self.fill(torch.empty_like(input).detach(), "uniform_") < chance).to(input.dtype)
@@ -237,7 +253,7 @@ class Noise:
     def _multinomial(self, original: Any) -> Callable[..., Any]:
         @wraps(original)
         def drawn(input: torch.Tensor, num_samples: int, replacement: bool = False, **kwargs: Any) -> Any:
-            if self._natural or input.dim() != 2:
+            if self._natural or self._unseeded or input.dim() != 2:
                 return original(input, num_samples, replacement, **kwargs)
             chances = input.detach().double()
             if not replacement:
@@ -276,7 +292,7 @@ class Noise:
         return drawn
 
     def _count(self) -> None:
-        if not self._natural:
+        if not self._natural and not self._unseeded:
             self._recorder.draws += 1
 
     def _replace(self, module: Any, name: str, positional: Callable[[Any], Any]) -> None:
@@ -295,7 +311,8 @@ class Noise:
             total, start = self._cut(shape[0])
             whole = (total, *shape[1:])
             state = module.get_state()
-            module.seed(self._seed() % 2**32)
+            if not self._unseeded:
+                module.seed(self._seed() % 2**32)
             if "size" in kwargs:
                 drawn = original(*args, **{**kwargs, "size": whole})
             elif not by_name:
@@ -304,7 +321,8 @@ class Noise:
                 drawn = original(*args[:2], whole)
             else:
                 drawn = original(whole)
-            module.set_state(state)
+            if not self._unseeded:
+                module.set_state(state)
             return drawn[start : start + shape[0]]
 
         setattr(module, name, drawn)

@@ -30,6 +30,19 @@ class InHand:
     """Rows of the same batch on the processes before this one."""
     total: int = 0
     """Its rows on all processes."""
+    by_hand: bool = False
+    """No loader has handed it out: the script has made it, and the runtime has cut it."""
+    cuts: int = 0
+    """How many such batches there were so far."""
+
+    def look(self) -> None:
+        """Take notice of a batch that the runtime has cut since."""
+        module = sys.modules.get("torchlift.runtime.data.hand_batches")
+        if module is None or module.HandBatches.cuts == self.cuts:
+            return
+        rank, shares = module.HandBatches.latest
+        self.cuts, self.by_hand = module.HandBatches.cuts, True
+        self.rows, self.before, self.total = shares.rows[rank], sum(shares.valid[:rank]), sum(shares.valid)
 
 
 class Loaders:
@@ -94,7 +107,8 @@ class Loaders:
         """Record a batch."""
         rows = row_hashes(batch)
         valid, before, total = self._share(batches, len(rows))
-        self.hand.number += 1
+        self.hand.look()
+        self.hand.number, self.hand.by_hand = self.hand.number + 1, False
         self.hand.rows, self.hand.before, self.hand.total = len(rows), before, total
         self.recorder.current = number
         self.recorder.write("batch", p=number, l=loader, rows=rows, valid=valid, at=self.recorder.line())

@@ -138,3 +138,37 @@ def test_rows_that_are_mixed_cannot_be_compared(both: Callable[..., Any]) -> Non
     seen = both(noise="x[torch.randperm(n)][:, :1]")
     assert seen.status == 0
     assert seen.of("weights")["detail"] == "the script mixes the rows of a batch (randperm)"
+
+
+BY_HAND = """
+import numpy as np
+import torch
+from torch import nn
+{imports}
+torch.manual_seed(0)
+np.random.seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.arange(84.0).view(21, 4) / 84
+{prepare}
+for epoch in range(2):
+    order = torch.randperm(21)
+    for start in range(0, 21, 8):
+        x = data[{cut}(order[start : start + 8])]
+        noise = torch.randn(len(x), 1) + torch.rand_like(x)[:, :1] + torch.as_tensor(np.random.rand(len(x), 1)).float()
+        optimizer.zero_grad()
+        loss = (model(x) - noise).square().mean()
+        {backward}
+        optimizer.step()
+"""
+
+
+def test_rows_of_a_batch_that_is_cut(tmp_path: Any, verify: Callable[..., Any]) -> None:
+    """No loader says which rows are here; the original draws from torch's own generator."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(BY_HAND.format(**PLAIN, cut=""))
+    prepare = "accelerator = Accelerator()\nmodel, optimizer = accelerator.prepare(model, optimizer)"
+    after.write_text(BY_HAND.format(**OURS | {"prepare": prepare}, cut="accelerator.shard_batch"))
+    seen = verify(before, after, options=("--procs", "2"))
+    assert seen.broken() == {}, seen.errors
+    assert seen.of("weights")["outcome"] == "held"
