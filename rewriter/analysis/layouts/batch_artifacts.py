@@ -21,7 +21,7 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .constant_quotients import is_written_number
-from .engine.layout import Partial, ShardSize, inner
+from .engine.layout import Partial, ShardSize, held, inner, words_of
 from .epoch_quotients import RowTotals, datasets
 from .last_batches import drops_last, option
 from .loop_layouts import LoopLayouts, layouts_of
@@ -57,7 +57,8 @@ def mean_of_batches(reach: Reach, unit: Unit, shared: Container[cst.CSTNode]) ->
                 continue
             if not _adds_mean(state, unit, layouts, node):
                 continue
-            told, remedy = f"`{binding.name}` adds up means over batches and is divided by", BY_BATCHES
+            path = " on one path of the program," if _is_both(state, unit, node) else ""
+            told, remedy = f"`{binding.name}` adds up means over batches{path} and is divided by", BY_BATCHES
             cause = Cause(node, ADDED_UP)
             if quotient is not None:
                 yield (
@@ -282,6 +283,12 @@ def _adds_mean(state: State, unit: Unit, layouts: LoopLayouts, node: cst.AugAssi
             return reduction_of(state, unit, part) in _NO_SUMS
     figure = read_off(node.value) or node.value
     return reduces_rows(state, unit, figure) and reduction_of(state, unit, figure) in _NO_SUMS
+
+
+def _is_both(state: State, unit: Unit, node: cst.AugAssign) -> bool:
+    """Whether what is added is a mean on one path of the program, and a sum on another."""
+    parts = (part for part in descendants(node.value) if isinstance(part, (cst.Name, cst.Call)))
+    return any(len(words_of(held(layouts_of(state).value(unit, part)))) > 1 for part in parts)
 
 
 _NO_SUMS = frozenset({"mean", "mixed"})

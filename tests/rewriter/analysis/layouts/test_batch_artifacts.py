@@ -590,3 +590,37 @@ def test_an_evaluation_of_so_many_batches_divides_by_their_number(
     found = messages(f"{top}{LIMITED.format(limit=limit)}\n")
     told = [message for id, message in found if id == "mean-of-batches"]
     assert len(told) == 1 and ("N times smaller" in told[0]) is smaller
+
+
+BOTH = """\
+import sys
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+from rows import data
+
+def loss_of(out, y):
+    if {test}:
+        return F.mse_loss(out, y, reduction="sum")
+    return F.mse_loss(out, y)
+
+loader = DataLoader(data, 8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0
+for x, y in loader:
+    loss = loss_of(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+print(total / len(data))
+"""
+
+
+@pytest.mark.parametrize(("test", "path"), [('"sum" in sys.argv', True), ("False", False)])
+def test_a_mean_on_one_path_is_called_so(
+    test: str, path: bool, messages: Callable[[str], list[tuple[str, str]]]
+) -> None:
+    (text,) = [said for name, said in messages(BOTH.format(test=test)) if name == "mean-of-batches"]
+    assert ("on one path of the program, and is divided by" in text) == path
