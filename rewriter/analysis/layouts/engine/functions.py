@@ -140,9 +140,11 @@ def is_method(unit: Unit, function: FunctionNode) -> bool:
 
 
 def _takes(function: FunctionNode, record: CallRecord) -> bool:
-    """Whether a plain function takes the arguments of a call, as far as can be seen."""
+    """Whether a plain function takes the arguments of a call, as far as can be seen; what is handed a function to call
+    gives it others: ``optimizer.step(closure)``."""
     plain = isinstance(function, cst.FunctionDef) and not function.decorators
-    return not plain or takes(function, record.node, bound=False)
+    called = any(isinstance(thing, Function) and thing.node is function for thing in record.callees)
+    return not plain or not called or takes(function, record.node)
 
 
 def _through_class(state: State, record: CallRecord) -> bool:
