@@ -79,7 +79,24 @@ def gather(rows, order, start, end):
 rows = torch.load("rows.pt")
 order = np.random.permutation(len(rows))
 """
+CRITERIA = """
+def squared(null):
+    return lambda scores, labels: ((scores - labels) ** 2).mean()
+
+def rooted(null):
+    return lambda scores, labels: torch.sqrt(squared(scores=scores, labels=labels, null=null))
+
+def chosen(name):
+    if name == "rooted":
+        return rooted(0)
+    return squared(0) if name == "squared" else nn.L1Loss()
+"""
 CUT = {
+    "losses by option, of which one fails when it is called": (
+        GENERATOR + CRITERIA + "import sys\ncriterion = chosen(sys.argv[1])\n",
+        "for a, b in batches(x, y, 16):\n    loss = criterion(model(a), b)\n",
+        "    a, b = accelerator.shard_batch((a, b))\n    loss",
+    ),
     "a function that fills them, from the numbers of a turn": (
         FILLED,
         "for b in range(len(rows) // 16):\n    start, end = b * 16, min((b + 1) * 16, len(rows))\n"

@@ -41,6 +41,8 @@ class Functions(Expressions):
 
     def _call(self, function: FunctionNode, record: CallRecord, given: Arguments) -> Layout:
         unit = self.reach.unit(function)
+        if not is_method(unit, function) and not _takes(function, record):
+            return NEUTRAL  # the call fails: what follows it does not run
         method = is_method(unit, function) and not _through_class(self.state, record)
         thing = unit.function(function)
         known = Function(function, unit) if thing is None else thing
@@ -137,6 +139,14 @@ def is_method(unit: Unit, function: FunctionNode) -> bool:
     held = isinstance(unit.names.within[function].node, cst.ClassDef) if function in unit.names.within else False
     plain = not unit.function(function).decorated("staticmethod")
     return held and plain and isinstance(function, cst.FunctionDef)
+
+
+def _takes(function: FunctionNode, record: CallRecord) -> bool:
+    """Whether a plain function takes the arguments of a call, as far as can be seen; what is handed a function to call
+    gives it others: ``optimizer.step(closure)``."""
+    plain = isinstance(function, cst.FunctionDef) and not function.decorators
+    called = any(isinstance(thing, Function) and thing.node is function for thing in record.callees)
+    return not plain or not called or takes(function, record.node)
 
 
 def _through_class(state: State, record: CallRecord) -> bool:
