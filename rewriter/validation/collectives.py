@@ -29,4 +29,4 @@ def apart(program: EmittedProgram, guards: Guards) -> Iterator[Violation]:
                 asked = asking.before(record.node)
                 if asked is not None:
                     words = f"`{name}` waits for all processes, but each asks by itself for a file that leads to it"
-                    yield Violation("collective-apart", program.at(record), words, asked)
+                    yield Violation("collective-apart", program.at(record), words, asked.place)

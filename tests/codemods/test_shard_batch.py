@@ -642,6 +642,15 @@ def test_a_layer_by_option_is_followed_beside_one_of_the_program(
     assert cut or "Softmax works along the dimension" in file.diagnoses[0].message
 
 
+def test_a_dimension_that_only_a_run_knows_is_named(result: Callable[..., FileResult]) -> None:
+    """The reason was "along which dimension is not written": of what, nobody could tell."""
+    top = "def centred(rows):\n    dim = 0 if rows.ndim == 2 else (0, 1)\n    return rows - rows.mean(dim)\n"
+    step = "loss = F.mse_loss(model(centred(x[i])), y[i].float().unsqueeze(1))"
+    loop = f"for step in range(9):\n    i = torch.randint(100, (16,))\n    {step}"
+    (found,) = [each for each in result(script(loop, f"{top}{DATA}")).diagnoses if each.id == "no-data-parallel-axis"]
+    assert "along which dimension `rows.mean(...)` goes (`dim`), perhaps over the rows" in found.message
+
+
 def test_accelerate_has_no_method_for_it(check_noop: Callable[..., None]) -> None:
     check_noop(script(CUT["the whole data"][0]), "no-data-parallel-axis", target=Target.ACCELERATE)
 

@@ -192,16 +192,16 @@ def relate(call: EvaluatedCall, origin: Origin) -> None:
         call.state.related[origin] = call.everything
 
 
-def escape(state: State, thing: Thing) -> None:
-    """Note a function that is handed to code outside the program."""
+def escape(state: State, thing: Thing, call: cst.Call) -> None:
+    """Note a function that a call hands to code outside the program."""
     if isinstance(thing, Function):
-        state.escape(thing.node)
+        state.escape(thing.node, call)
     elif isinstance(thing, Bound) and isinstance(thing.receiver, (Origin, Instance)):
         receiver = thing.receiver
         klass = state.klass.get(receiver) if isinstance(receiver, Origin) else receiver.klass
         method = klass.method(thing.name) if klass else None
         if method is not None:
-            state.escape(method.node)
+            state.escape(method.node, call)
 
 
 def takes(function: FunctionNode, call: cst.Call, *, bound: bool = False) -> bool:

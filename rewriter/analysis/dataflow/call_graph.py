@@ -266,23 +266,26 @@ class Reach:
 
     def _from_entry(self) -> dict[Code, None]:
         """What the start of the entry script reaches; the other modules' top levels run when they are imported. What is
-        handed to code that is not seen may be called by it, if the function in which it is defined runs."""
+        handed to code that is not seen may be called by it, if what defines it and what hands it over run."""
         found: dict[Code, None] = {}
         for unit in self.units:
             found.update(self.below(unit.names.module))
         for function in (f for f in self.state.started if f in self._unit_of):
             found.update(self.below(function))
         pending = [f for f in self.state.escaped if f in self._unit_of]
-        while handed := [f for f in pending if f not in found and self._is_defined(f, found)]:
+        while handed := [f for f in pending if f not in found and self._is_handed(f, found)]:
             for function in handed:
                 found.update(self.below(function))
         return found
 
-    def _is_defined(self, function: Code, found: Mapping[Code, None]) -> bool:
-        """Whether what runs defines a function."""
+    def _is_handed(self, function: Code, found: Mapping[Code, None]) -> bool:
+        """Whether what runs defines a function, and hands it over."""
         ancestors = self._unit_of[function].names.ancestors(function)
         owner = next((each for each in ancestors if each.__class__ in _FUNCTIONS), None)
-        return owner is None or owner in found
+        calls = self.state.escaped[function]
+        return (owner is None or owner in found) and any(
+            call is None or call not in self.state.calls or self.function_of(call) in found for call in calls
+        )
 
 
 def reach_of(state: State) -> Reach:

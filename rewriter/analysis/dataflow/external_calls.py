@@ -85,7 +85,7 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
                 if keyword is not None:
                     state.solver.flow(slot, state.field(made, keyword.value))
         state.solver.watch(call.everything, lambda t: _handed_out(call, qualified, t))
-    call.watch_everything("escape", lambda t: escape(state, t))
+    call.watch_everything("escape", lambda t: escape(state, t, call.node))
 
 
 def set_parts(call: EvaluatedCall, owner: Thing, qualified: str) -> None:

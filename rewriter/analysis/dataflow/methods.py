@@ -72,7 +72,7 @@ def _called_back(call: EvaluatedCall, thing: Thing) -> None:
     if isinstance(thing, Function):
         state = call.state
         state.reached(call.unit, call.node, thing.node, lambda: None)
-        state.escape(thing.node)
+        state.escape(thing.node, call.node)
         state.solver.flow(state.returns(thing.node), call.result)
 
 

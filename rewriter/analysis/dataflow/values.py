@@ -220,8 +220,9 @@ class State:
         """The calls that run models, each with its models."""
         self.sites: dict[cst.CSTNode, dict[cst.Call, None]] = {}
         """For a function, the calls that reach it."""
-        self.escaped: set[cst.CSTNode] = set()
-        """Functions handed to code outside the program, which may call them with anything."""
+        self.escaped: dict[cst.CSTNode, dict[cst.Call | None, None]] = {}
+        """Functions handed to code outside the program, which may call them with anything: each with the calls that
+        hand it over, None where no call does."""
         self.wrappers: dict[cst.CSTNode, dict[cst.CSTNode, None]] = {}
         """For a function, what decorators of the script have put in its place, which runs where it is called."""
         self.implied: set[cst.CSTNode] = set()
@@ -266,9 +267,9 @@ class State:
         self.sites.setdefault(function, {})[site] = None
         self.running.call(unit.names.function(site), function, start)
 
-    def escape(self, function: cst.CSTNode) -> None:
-        """Note a function that code outside the program may call."""
-        self.escaped.add(function)
+    def escape(self, function: cst.CSTNode, call: cst.Call | None = None) -> None:
+        """Note a function that code outside the program may call, and the call that hands it over."""
+        self.escaped.setdefault(function, {})[call] = None
         self.running.add(function)
 
     def binding(self, binding: Binding) -> Slot:

@@ -8,12 +8,13 @@ from functools import cached_property
 import libcst as cst
 
 from ...facts.torch_api.process_calls import is_distributed_sampler, turns
-from ...facts.torch_api.surroundings import asks_existence, ends_process, fetches, writes
+from ...facts.torch_api.surroundings import asks_existence, ends_process, fetches, takes_away, writes
 from ..dataflow.call_constants import CallConstants, Constants, excludes
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import State, Unit
+from ..effects.file_caches import if_missing
 from ..syntax.definitions import bindings_value
 from ..syntax.leaving import HANDLERS, exits_quietly, quiet_exit
 from ..syntax.walk import children, descendants, nodes_in
@@ -101,10 +102,13 @@ class Guards:
         return any(part not in apart for part in numbers)
 
     def _looks_for_own_file(self, unit: Unit, statement: cst.CSTNode) -> bool:
-        """Whether a condition asks for a file that the block under it makes: who comes later finds it, and goes by."""
+        """Whether a condition asks for a file that the block under it makes, or takes away: who comes later goes by."""
         if not isinstance(statement, cst.If) or not any(map(asks_existence, self._names_called(statement.test))):
             return False
-        return any(writes(name) or fetches(name) for name in self._names_called(statement.body))
+        names = self._names_called(statement.body)
+        if if_missing(statement) is not statement.body:
+            return any(map(takes_away, names))
+        return any(writes(name) or fetches(name) for name in names)
 
     def _names_called(self, node: cst.CSTNode) -> Iterator[str]:
         calls = self.state.calls

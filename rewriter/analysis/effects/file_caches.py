@@ -7,7 +7,7 @@ the file is missing, or half written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,7 +27,10 @@ from ..training.training import Training
 from .brought import brings
 from .existing_guards import Together, guarded, in_turn, is_elif
 from .handles import asks_existence
-from .written import writes_by_method
+from .written import removes, writes_by_method
+
+_Changes = Callable[[State, cst.CSTNode], bool]
+"""Whether a call changes the answer to a question for a file."""
 
 
 class _Question(NamedTuple):
@@ -91,7 +94,7 @@ class Makings:
             direct = any(asks_existence(node) for node in descendants(question.test))
             if not direct and not any(self._asks(call) for call in nodes_in(question.test, cst.Call)):
                 continue
-            missing = _if_missing(question)
+            missing = if_missing(question)
             rest = _rest(self.unit, question) if missing is None and head is question else []
             wanted = [missing] if missing is not None else rest
             functions = [f for part in wanted for call in nodes_in(part, cst.Call) for f in self.reach.called(call)]
@@ -177,6 +180,14 @@ class Makings:
         )
 
 
+class FileQuestion(NamedTuple):
+    """A question for a file that each process asks for itself."""
+
+    place: CodePlace
+    takes: bool
+    """What runs where the file is there takes it away; else what runs where it is missing makes it."""
+
+
 class FileQuestions:
     """
     The questions for a file that each process asks for itself, and that decide what it runs.
@@ -188,39 +199,49 @@ class FileQuestions:
         self.reach = reach
         self._trained = {record.node for record in (*training.backwards, *training.steps)}
 
-    def before(self, node: cst.CSTNode) -> CodePlace | None:
+    def before(self, node: cst.CSTNode) -> FileQuestion | None:
         """The question that decides whether a process comes to a node."""
-        return next((place for place, runs in self._asked if node in runs), None)
+        return next((question for question, runs in self._asked if node in runs), None)
 
     @cached_property
-    def _asked(self) -> list[tuple[CodePlace, frozenset[cst.CSTNode]]]:
+    def _asked(self) -> list[tuple[FileQuestion, frozenset[cst.CSTNode]]]:
         """The questions, each with all that runs after it in some processes alone."""
         return [
-            (CodePlace(home, question), runs)
+            (FileQuestion(CodePlace(home, question), takes=changes is _takes_away), runs)
             for home in self.reach.units
             for question in home.names.every(cst.If)
             if home.names.function(question) in self.reach.reachable
             if any(asks_existence(part) for part in descendants(question.test))
-            for part in self._chosen(home, question)
+            for part, changes in self._chosen(home, question)
             if (runs := frozenset(self.reach.runs(part, home))).isdisjoint(self._trained)
-            if any(_makes(self.reach.state, n) for n in runs)
+            if any(changes(self.reach.state, n) for n in runs)
         ]
 
-    def _chosen(self, home: Unit, question: cst.If) -> Iterable[cst.CSTNode]:
-        missing = _if_missing(question)
-        return [missing] if missing is not None else _rest(home, question)
+    def _chosen(self, home: Unit, question: cst.If) -> Iterator[tuple[cst.CSTNode, _Changes]]:
+        """What runs where the file is missing, or is there, and what in it changes the answer."""
+        missing = if_missing(question)
+        for part in [missing] if missing is not None else _rest(home, question):
+            yield part, _makes
+        there = question.orelse if missing is question.body else question.body
+        if there is not None:
+            yield there, _takes_away
 
 
-def asked_apart(node: cst.CSTNode, question: CodePlace) -> Finding:
+def asked_apart(node: cst.CSTNode, question: FileQuestion) -> Finding:
     """What is said of a place where all processes must wait, and that each comes to by its own question for a file."""
-    assert isinstance(question.node, cst.If)
-    text = question.unit.names.one_line(question.node.test)
+    assert isinstance(question.place.node, cst.If)
+    text = question.place.unit.names.one_line(question.place.node.test)
+    done, late = "written the file", "finds the file already"
+    remedy = "ask for the file inside the function that makes it, and call that function without asking"
+    if question.takes:
+        done, late = "moved the files", "no longer finds it"
+        remedy = "move the files once, in a script of its own that runs before the training"
     return Finding(
         "read-back",
         node,
-        f"every process must wait here until the main process has written the file, but each asks `{text}` by itself, "
-        "and one that finds the file already does not come here",
-        "ask for the file inside the function that makes it, and call that function without asking",
+        f"every process must wait here until the main process has {done}, but each asks `{text}` by itself, "
+        f"and one that {late} does not come here",
+        remedy,
         Severity.BLOCKED,
         case="asked",
     )
@@ -247,6 +268,11 @@ def _makes(state: State, node: cst.CSTNode) -> bool:
     return _makes_file(record) or brings(record) or writes_by_method(record.node)
 
 
+def _takes_away(state: State, node: cst.CSTNode) -> bool:
+    record = state.calls.get(node) if isinstance(node, cst.Call) else None
+    return record is not None and (surroundings.takes_away(outside_name(record)) or removes(record))
+
+
 def _makes_file(record: CallRecord) -> bool:
     """Whether a call makes a file of which the program knows the path."""
     name = outside_name(record)
@@ -266,7 +292,7 @@ _FEW = 4
 """Statements of a function that only asks."""
 
 
-def _if_missing(question: cst.If) -> cst.CSTNode | None:
+def if_missing(question: cst.If) -> cst.CSTNode | None:
     """The branch that is taken if the file is missing; None where there is none."""
     tests = list(descendants(question.test))
     denied = any(isinstance(n, cst.UnaryOperation) and isinstance(n.operator, cst.Not) for n in tests)

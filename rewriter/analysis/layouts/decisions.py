@@ -22,7 +22,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.met import Met
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.nodes import keyword
-from ..syntax.walk import children, descendants
+from ..syntax.walk import children, descendants, nodes_in
 from ..training.step_counts import limits
 from ..training.training import Training
 from .collated_rows import keeps_rows
@@ -227,9 +227,12 @@ def has_one_size(joint: Joint, batch: Origin) -> bool:
 
 
 def spelled(unit: Unit, node: cst.CSTNode) -> str:
-    """The code of a value, where it is short enough for a sentence."""
+    """The code of a value, where it is short enough for a sentence; else the variables in it."""
     text = unit.names.one_line(node)
-    return f"`{text}`" if len(text) <= _LONGEST else "a value"
+    if len(text) <= _LONGEST:
+        return f"`{text}`"
+    names = (n for n in nodes_in(node, cst.Name) if n in unit.names.within and unit.names.binding(n) is not None)
+    return f"an expression of {' and '.join(dict.fromkeys(f'`{name.value}`' for name in names))}"
 
 
 def _chooses_loss(state: State, unit: Unit, branch: cst.CSTNode) -> bool:

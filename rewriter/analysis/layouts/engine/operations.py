@@ -42,7 +42,7 @@ from .layout import (
     varies,
 )
 from .pointwise import masking, normalised, pointwise
-from .reductions import after_reduction, figure, losses
+from .reductions import after_reduction, figure, losses, open_dimension
 from .shapes import integer, position, product, reshaped, shaped_as
 
 
@@ -238,7 +238,7 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     asked = given.dimension(transfer.dim, transfer.keyword)
     number = given.number(asked) if asked is not None else transfer.default
     if number is None:
-        return Unclear("along which dimension is not written", given.node)
+        return open_dimension(asked, given)
     if position(operand, number) == operand.dim:
         return Unclear("it mixes the rows of the batch", given.node, joint=True)
     whole = next((one for one in others if isinstance(one, (Unclear, Whole))), None)
@@ -332,7 +332,7 @@ def _joined(operand: Layout, transfer: tensors.Concat, given: Arguments) -> Layo
     asked = given.dimension(transfer.dim, transfer.keyword)
     number = transfer.fixed if transfer.fixed is not None else (given.number(asked) if asked is not None else 0)
     if number is None:
-        return Unclear("along which dimension is not written", given.node)
+        return open_dimension(asked, given)
     place = position(held, number)
     if transfer.new:
         return replace(held, dim=held.dim + (place <= held.dim), rank=held.rank + 1 if held.rank is not None else None)

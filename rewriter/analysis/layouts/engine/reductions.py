@@ -8,6 +8,7 @@ from typing import Literal
 
 import libcst as cst
 
+from ....facts.reasons import called
 from ....facts.torch_api.kinds import tensors
 from ...dataflow.callees import method_name
 from ...syntax.nodes import keyword
@@ -38,6 +39,13 @@ def _without_rank(layout: Layout) -> Layout:
     return replace(layout, rank=None) if isinstance(layout, Shard) else layout
 
 
+def open_dimension(asked: cst.BaseExpression | None, given: Arguments) -> Unclear:
+    """What is said where only a run knows the dimension, perhaps that of the rows."""
+    named = f" (`{cst.Module([]).code_for_node(asked)}`)" if asked is not None else ""
+    why = f"only a run knows along which dimension `{called(given.node)}` goes{named}, perhaps over the rows"
+    return Unclear(why, given.node)
+
+
 def after_reduction(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Layout:
     if isinstance(operand, (Replicated, Whole, ShardRow, ShardSize, Shape)):
         return operand if not isinstance(operand, Shape) else ShardSize()
@@ -55,7 +63,7 @@ def after_reduction(operand: Layout, transfer: tensors.Reduce, given: Arguments)
         nodes = [e.value for e in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
         numbers = [number for node in nodes if (number := given.number(node)) is not None]
         if len(numbers) < len(nodes):
-            return Unclear("along which dimension is not written", given.node)
+            return open_dimension(asked, given)
         kept = _beside(operand, numbers, keepdim=keyword(given.node, "keepdim") is not None)
         if kept is not None:
             pair = transfer.gives == "value and index"

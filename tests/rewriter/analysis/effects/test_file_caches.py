@@ -82,6 +82,28 @@ def test_a_wait_that_each_process_comes_to_by_its_own_question_is_refused(traine
     assert findings == ["read-back"]
 
 
+MOVES = """\
+if os.path.isdir("all"):
+    os.rename("all", "rows")
+    with open("w.json", "w") as file:
+        json.dump([1.0], file)
+    weights = read("w.json")"""
+
+
+@pytest.mark.hazard("U17")
+def test_a_wait_under_a_question_for_what_is_moved_is_refused(trained: Trained) -> None:
+    """The tool waited there, and called that a fault of its own: who asks late finds nothing, and does not come."""
+    _, findings = trained(top=MAKES, built=MOVES)
+    assert findings == ["read-back"]
+
+
+def test_a_wait_under_a_question_for_what_stays(trained: Trained) -> None:
+    """All find it, whenever they ask."""
+    kept = 'if os.path.exists("all"):\n    with open("w.json", "w") as file:\n        json.dump([1.0], file)\n'
+    text, findings = trained(top=MAKES, built=f'{kept}    weights = read("w.json")')
+    assert "    accelerator.wait_for_everyone()\n    weights" in text and findings == []
+
+
 def test_a_chain_with_the_training_in_it_is_not_run_in_turn(trained: Trained) -> None:
     end = (
         "if data:\n    for x, y in loader:\n        optimizer.zero_grad()\n"

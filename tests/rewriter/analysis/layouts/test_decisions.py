@@ -23,6 +23,29 @@ def test_a_rate_that_nobody_sets(trained: Trained) -> None:
     assert findings == []
 
 
+def test_a_long_condition_names_its_variables() -> None:
+    """It "depends on a value": which one, nobody could tell."""
+    text = SKIPPING.replace("SKIPPED", 'not batch or "label" not in batch or batch["label"].sum().item() == 0')
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (told,) = [each.message for each in file.diagnoses if each.id == "local-decision"]
+    assert told.startswith("whether this step continues depends on an expression of `batch`, which each process")
+
+
+SKIPPING = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in DataLoader(rows, batch_size=4):
+    if SKIPPED:
+        continue
+    loss = torch.nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 METER = """\
 import numpy as np
 import torch
