@@ -80,7 +80,10 @@ def _own_batches(training: Training) -> tuple[Unit, Finding]:
     )
 
 
-_FEED = "feed it from a torch.utils.data.DataLoader, or keep it on one device"
+_FEED = (
+    "feed it from a torch.utils.data.DataLoader, such as DataLoader(TensorDataset(x, y), batch_size=32), or keep it on "
+    "one device"
+)
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
 
 
