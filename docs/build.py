@@ -3,7 +3,7 @@ Write the pages and pictures of the documentation that are made from the code.
 
 Run by `make docs`: `docs/rules.md` from the docstrings of the rules, `docs/findings.md` from the page that lies in the
 package, and the pictures in `docs/images`, light and dark: what the command says at a terminal of 80 and of 140
-columns, and the page of `--html`, wide and narrow (where a Chromium is installed).
+columns, a verdict of `--verify`, and the page of `--html`, wide and narrow (where a Chromium is installed).
 """
 
 from __future__ import annotations
@@ -115,7 +115,41 @@ class Digits(MNIST):
 """,
 }
 """The other files of both."""
-TERMINALS = {"preview": DONE, "findings": STOPPED}
+MEASURED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+rows = torch.randn(400, 20)
+answers = (rows[:, :4].sum(1) > 0).long()
+train_loader = DataLoader(TensorDataset(rows[:300], answers[:300]), batch_size=32, shuffle=True)
+test_loader = DataLoader(TensorDataset(rows[300:], answers[300:]), batch_size=50)
+model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in train_loader:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    hits = 0
+    with torch.no_grad():
+        for x, y in test_loader:
+            hits += (model(x).argmax(1) == y).sum().item()
+    print(f"epoch {epoch}: accuracy {hits / 100:.3f}")
+torch.save(model.state_dict(), "model.pt")
+"""
+"""A program with a figure that is wrong on two processes if nobody gathers it."""
+TERMINALS: dict[str, tuple[str, tuple[int, ...], tuple[str, ...]]] = {
+    "preview": (DONE, WIDTHS, ()),
+    "findings": (STOPPED, WIDTHS, ()),
+    "verdict": (MEASURED, (110,), ("--ignore", "metrics_gather", "--verify")),
+}
+"""The pictures of a terminal: the script, the columns, and the options."""
+_VERDICT = "BROKEN ("
+"""Begins what is shown of a verification."""
 
 
 def theme(scheme: str) -> TerminalTheme:
@@ -157,7 +191,7 @@ def _body(rule: Rule) -> str:
     return "\n".join(lines)
 
 
-def said(folder: Path, width: int) -> str:
+def said(folder: Path, width: int, *options: str) -> str:
     """What `migrate train.py` says at a terminal that is so wide, with its colours."""
     own = Path(sys.executable).parent
     path = os.pathsep.join([str(own), os.environ.get("PATH", "")])
@@ -165,7 +199,12 @@ def said(folder: Path, width: int) -> str:
     environment.pop("NO_COLOR", None)
     reader, writer = os.openpty()
     process = subprocess.Popen(
-        ["migrate", "--no-cache", "train.py"], cwd=folder, env=environment, stdin=writer, stdout=writer, stderr=writer
+        ["migrate", "--no-cache", "train.py", *options],
+        cwd=folder,
+        env=environment,
+        stdin=writer,
+        stdout=writer,
+        stderr=writer,
     )
     os.close(writer)
     data = b""
@@ -180,12 +219,15 @@ def said(folder: Path, width: int) -> str:
 
 def terminals() -> Iterator[tuple[str, str]]:
     """The pictures of a terminal: name and SVG."""
-    for name, script in TERMINALS.items():
+    for name, (script, widths, options) in TERMINALS.items():
         with tempfile.TemporaryDirectory(prefix="torchlift-") as folder:
             for file, text in {**BESIDE, "train.py": script}.items():
                 Path(folder, file).write_text(text, encoding="utf-8")
-            for width in WIDTHS:
-                text = said(Path(folder), width)
+            for width in widths:
+                text = said(Path(folder), width, *options)
+                if options:
+                    start = text.index(_VERDICT)
+                    text = text[text.rindex("\n", 0, start) + 1 :]
                 for scheme in _PLAIN:
                     console = Console(
                         file=io.StringIO(), record=True, width=width, force_terminal=True, highlight=False
@@ -195,7 +237,12 @@ def terminals() -> Iterator[tuple[str, str]]:
                         for row in styled.divide(range(width, len(styled), width)) if line else [styled]:
                             console.print(row, soft_wrap=True)
                     id = f"{name}-{width}-{scheme}"
-                    yield id, console.export_svg(title="migrate train.py", theme=theme(scheme), unique_id=id)
+                    yield (
+                        id,
+                        console.export_svg(
+                            title=" ".join(["migrate train.py", *options]), theme=theme(scheme), unique_id=id
+                        ),
+                    )
 
 
 def browser() -> Any:

@@ -300,8 +300,10 @@ def _hints(
             yield f"To apply:  {command} --write {named}"
             if request.verify is None and script and not hook:
                 yield f"To verify: {command} {named} --verify -- ARGUMENTS"
-    if hook and not writes and (scripts := _to_read(survey)):
-        yield f"To read the findings: {' '.join([invoked(), *chosen(request.options)])} {quoted(scripts)}"
+    read = _to_read(survey, changed=False) if hook and not writes else []
+    if scripts := read or (_to_read(survey, changed=True) if hook and not writes else []):
+        what = "read the findings" if read else "see the changes"
+        yield f"To {what}: {' '.join([invoked(), *chosen(request.options)])} {quoted(scripts)}"
     if hook and writes and result.changed:
         yield "Next:      look at it with git diff, then git add it, and commit again"
     free = paths if hook else _free_scripts(result, survey)
@@ -371,12 +373,13 @@ def _after_verdict(command: str, request: Request, result: Result, verdict: Seen
         yield f"To verify: {started}verify {kept} {name}{ours}"
 
 
-def _to_read(survey: Survey) -> list[str]:
-    """The scripts of the programs with findings that a hook only counts: their previews show them."""
+def _to_read(survey: Survey, *, changed: bool) -> list[str]:
+    """The scripts of the programs whose previews show what a hook only counts: findings, or what is ``changed``."""
     from ..findings import Severity
     from ..report.diff import shown
 
     told = {f.source.path for f in survey.files if any(d.severity is Severity.REVIEW for d in f.diagnoses)}
+    told |= {f.source.path for f in survey.files if changed and f.changed}
     programs = [[source.path for source in program.sources] for program in survey.programs] + survey.audited
     return [shown(paths[0]) for paths in programs if not told.isdisjoint(paths)][:_FEW]
 

@@ -32,6 +32,8 @@ class After:
     """The cells that define functions for these cells alone: they stay in the notebook, too."""
     remade: Mapping[str, str] = field(default_factory=dict)
     """Loaders that the notebook makes again, each with the line that does: those of the training stay there."""
+    unseeded: bool = False
+    """The notebook sets no seed, so that no run draws the numbers of another: cells that show something may draw."""
 
     @property
     def stays(self) -> frozenset[int]:

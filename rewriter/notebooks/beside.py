@@ -53,7 +53,8 @@ class Shown:
         if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
             raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards", used)
         earlier = [m for m in self.chosen if m < n]
-        if may_draw(self.texts[n]) and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):
+        draws = may_draw(self.texts[n]) and not self.after.unseeded
+        if draws and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):
             raise displays(self.cells[n], name, "it may draw random numbers between those of the training")
 
     def returned(self) -> list[str]:

@@ -159,7 +159,10 @@ def started(notebook: Notebook, text: str, function: str, gathered: bool = False
     assert isinstance(call, ast.Call)
     if isinstance(calls[0], ast.Assign) and (held := _returns_held(tree, function)):
         why = f"{function} returns {held}, which stays in the training processes"
-        raise NotGathered(0, why, "Save it in the training (torch.save), and load it here")
+        remedy = (
+            "Make it anew in the cell that reads it, under another name (a loader: DataLoader(...) of its data set); "
+        )
+        raise NotGathered(0, why, f"{remedy}save weights in the training (torch.save), and load them there")
     if not gathered:
         _nothing_comes_back(notebook, text, calls[0], call)
     arguments = [ast.get_source_segment(text, argument) or "" for argument in call.args]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from .launching import (
     training,
     used,
 )
-from .shown import hidden, is_handed, run_by_magics, unhidden
+from .shown import hidden, is_handed, run_by_magics, seeds, unhidden
 from .uses import NotGathered, named_in, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
@@ -106,9 +106,12 @@ class _Ways:
         except NotGathered as why:
             return NotebookPlan(self.notebook, of_training, origins=origins, refusal=why)
         found: list[NotebookPlan] = []
-        for loading in (False, True):
+        ways = [(False, after), (True, after)]
+        if not any(seeds(masked(cell.text)) for cell in parted.cells):
+            ways.append((False, replace(after, unseeded=True)))
+        for loading, given in ways:
             try:
-                found.append(self._as_function(of_training, seen, home, after, loading))
+                found.append(self._as_function(of_training, seen, home, given, loading))
             except NotGathered as why:
                 found.append(NotebookPlan(self.notebook, of_training, origins=origins, refusal=why))
             if found[-1].holds:

@@ -23,6 +23,11 @@ _PACKAGES = frozenset("matplotlib pylab seaborn IPython plotly altair bokeh ipyw
 """All that is imported of them shows something, whatever its name."""
 _FIGURES = frozenset("plt pylab matplotlib sns seaborn".split())
 """What draws figures, which may be saved as well as shown."""
+_SETTINGS = re.compile(
+    r"(?:plt|pylab|matplotlib|mpl|matplotlib\.pyplot)\.(?:ion|ioff|use|rc|switch_backend|style\.use|rcParams(?:\.update)?)"
+    r"|(?:sns|seaborn)\.set(?:_\w+)?"
+)
+"""What sets how figures are drawn, and draws none."""
 _METHODS = frozenset("plot hist boxplot imshow show".split())
 _DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
 _DEVICES = frozenset("device is_available current_accelerator print".split())
@@ -60,7 +65,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozenset()) -> str:
     """With what statements show something: a library, one of ``functions``, or a method; empty if they do not."""
-    nodes = [node for statement in statements for node in ast.walk(statement)]
+    nodes = [node for one in statements if not _is_setting(one) for node in ast.walk(one)]
     named = (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
     called = (node.func.attr for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
     found = [
@@ -68,6 +73,15 @@ def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozens
         *(name for name in called if name in _METHODS),
     ]
     return found[0] if found else ""
+
+
+def _is_setting(statement: ast.stmt) -> bool:
+    """Whether a statement only sets how figures are drawn: ``plt.ion()``, ``plt.style.use("ggplot")``,
+    ``plt.rcParams["figure.dpi"] = 120``."""
+    if isinstance(statement, ast.Assign):
+        return all(_SETTINGS.fullmatch(ast.unparse(target).partition("[")[0]) for target in statement.targets)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and _SETTINGS.fullmatch(ast.unparse(call.func)) is not None
 
 
 def only_draws_to_files(statements: Sequence[ast.stmt]) -> bool:
@@ -170,13 +184,15 @@ def only_magics(text: str) -> bool:
 
 def for_function(text: str, repeats: Collection[str] = ()) -> tuple[str, list[str]]:
     """What of a masked cell can be in a function, and the lines that stay outside: magics that do not matter to the
-    training, imports that repeat those of earlier cells, and star imports at the top of the cell, which Python does not
-    allow in a function."""
+    training, settings of figures, imports that repeat those of earlier cells, and star imports at the top of the cell,
+    which Python does not allow in a function."""
     lines = text.split("\n")
     stars = {lines[node.lineno - 1] for node in _first_imports(text) if _is_star(node)}
-    stay = stars.union(repeats)
+    settings = {lines[node.lineno - 1] for node in ast.parse(text).body if _is_setting(node) and _is_line(node, lines)}
+    stay = stars.union(repeats, settings)
     apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay]
     inside = "\n".join(line for line in lines if line not in apart)
+    apart = [hidden(line) if line in settings else line for line in apart]
     return inside.lstrip("\n") if repeats else inside, apart
 
 
@@ -185,8 +201,13 @@ def _first_imports(text: str) -> Iterator[ast.stmt]:
     for node in ast.parse(text).body:
         if not isinstance(node, (ast.Import, ast.ImportFrom)):
             return
-        if node.lineno == node.end_lineno and ";" not in text.split("\n")[node.lineno - 1]:
+        if _is_line(node, text.split("\n")):
             yield node
+
+
+def _is_line(node: ast.stmt, lines: Sequence[str]) -> bool:
+    """Whether a statement has a line for itself."""
+    return node.lineno == node.end_lineno and ";" not in lines[node.lineno - 1]
 
 
 def _is_star(node: ast.stmt) -> bool:
@@ -211,6 +232,11 @@ def run_by_magics(texts: Sequence[str]) -> Iterator[tuple[int, int, str]]:
 def may_draw(text: str) -> bool:
     """Whether a cell may draw random numbers, or take a batch that was drawn."""
     return not _DRAWS.isdisjoint(_words(text))
+
+
+def seeds(text: str) -> bool:
+    """Whether a cell sets a seed: without one no run draws the numbers of another."""
+    return any("seed" in word for word in _words(text))
 
 
 def only_chooses_devices(text: str) -> bool:

@@ -65,7 +65,10 @@ def refusals(
         yield from [unfed] if unfed[1].case != "next-method" else map(_removed, _removed_nexts(state, reach))
 
 
-_FEED = "feed it from a torch.utils.data.DataLoader, or keep it on one device"
+_FEED = (
+    "feed it from a torch.utils.data.DataLoader, such as DataLoader(TensorDataset(x, y), batch_size=32), or keep it on "
+    "one device"
+)
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
 
 

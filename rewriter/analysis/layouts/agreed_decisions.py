@@ -54,7 +54,7 @@ def decisions(
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
         if not gathers:  # none, where lists are filled with what is one's own
-            yield _undecided(joint, unit, found, _SHARD, _REMEDY)
+            yield _undecided(joint, unit, found, _SHARD, _remedy(unit, found))
         else:
             yield from gathers
     yield from _by_the_clock(state, unit, reach, joint)
@@ -124,7 +124,7 @@ def _under_conditions(joint: Joint, reducer: Reducer) -> Iterator[tuple[Unit, Ga
             if not tests:
                 own = joint.equality.chosen.is_local(home, found.value) or not _all_come(timed, home, found.value)
                 come = Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
-                yield home, _undecided(joint, home, found, _SHARD, _REMEDY) if own else come
+                yield home, _undecided(joint, home, found, _SHARD, _remedy(home, found)) if own else come
             for where, each in tests:
                 yield from ((where, answer) for answer in _agreed(where, each, found, joint, reducer))
 
@@ -146,7 +146,23 @@ def _agreed(
             # an object that holds several is looked at
             then = ", if it is a figure of this shard" if found.hangs else ""
             found = replace(found, hangs=False, then=f"{found.then}{then}")
-        yield _undecided(joint, unit, found, _SHARD, _REMEDY)
+        yield _undecided(joint, unit, found, _SHARD, _remedy(unit, found))
+
+
+def _remedy(unit: Unit, found: Decision) -> str:
+    """How the processes decide alike: for a condition the line that does it."""
+    text = unit.names.one_line(found.value)
+    if not found.hangs or not isinstance(found.node, (cst.If, cst.While)) or len(text) > _LONGEST:
+        return _REMEDY
+    if found.node.test is not found.value:
+        return _REMEDY
+    word = "while" if isinstance(found.node, cst.While) else "if"
+    answer = f'accelerator.reduce(torch.tensor(float(bool({text})), device=accelerator.device), reduction="sum")'
+    return f"let all processes decide as one: {word} {answer} > 0: (what is true on any of them counts for all)"
+
+
+_LONGEST = 60
+"""A longer condition is not repeated in a remedy."""
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:

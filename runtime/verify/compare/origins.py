@@ -52,8 +52,16 @@ def origin_of(text: str, line: int) -> FigureOrigin | None:
         return None
     scope = max((n for n in around if isinstance(n, _FUNCTION)), key=lambda n: n.lineno, default=tree)
     shown = max(around, key=lambda node: (node.lineno, node.col_offset))
-    found = (_made(tree, scope, name, _DEPTH) for name in _read(shown))
+    found = (_made(tree, scope, name, _DEPTH) for name in _read(shown) if name != _shows(shown))
     return next(filter(None, found), None)
+
+
+def _shows(statement: ast.stmt) -> str:
+    """The object that shows what it is given, and is no figure itself: `accelerator.print(hits)`."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not (call.args or call.keywords) or not isinstance(call.func, ast.Attribute):
+        return ""
+    return call.func.value.id if isinstance(call.func.value, ast.Name) else ""
 
 
 def _holds(node: ast.stmt, line: int) -> bool:

@@ -61,6 +61,13 @@ def test_a_finding_is_shown_with_what_it_means(explain: Explain) -> None:
     assert "| blocked [local-decision] whether this step continues" in out
     assert "\nlocal-decision: step\n" in out and "findings.md#local-decision-step\n" in out
     assert "LBFGS" not in out, "another case"
+    condition = "accelerator.reduce(torch.tensor(float(bool(len(model(x).unique()) > 5)), device=accelerator.device), "
+    decided = f'{condition}reduction="sum") > 0'
+    assert f"if {decided}:" in " ".join(out.replace("\n|       ", " ").split()), "a line to copy"
+    own = "from torchlift.runtime import Accelerator\naccelerator = Accelerator()\n"
+    mended = (own + TRAINING + SCRIPT).replace("len(model(x).unique()) > 5", decided)
+    Path("mended.py").write_text(mended)
+    assert run(CATALOGUE, ["--check", "mended.py"]) == 1, "the remedy works"
 
 
 def test_an_edit_is_shown_with_its_reason_and_its_rule(explain: Explain) -> None:

@@ -344,6 +344,24 @@ def test_imports_stay_in_the_function_where_the_training_changes_their_path() ->
     assert "    import sys\n    sys.path.append('..')\n    import helpers\n" in cells[2]
 
 
+@pytest.mark.parametrize("seeded", [False, True])
+def test_what_draws_numbers_is_shown_after_the_training_of_a_notebook_without_a_seed(seeded: bool) -> None:
+    """No run of it draws the numbers of another, so none depends on where the picture is drawn."""
+    seed = "torch.manual_seed(0)\n" if seeded else ""
+    looks = "plt.plot(torch.rand(2))\nplt.show()"
+    file = _migrated(PLT, f"{seed}{BUILD}", looks, LOOP)
+    assert file.changed is not seeded and file.blocked is seeded, [d.message for d in file.diagnoses]
+    assert seeded or _cells(file.after)[2] == looks, "where it was"
+
+
+def test_how_figures_are_drawn_is_set_in_the_notebook() -> None:
+    sets = "plt.ion()\nplt.style.use('ggplot')\nplt.rcParams['figure.dpi'] = 120"
+    file = _migrated(f"{PLT}\n{sets}\nwriter = open('log.txt', 'w')", BUILD, LOOP, "plt.plot([1, 2])")
+    cells = _cells(file.after)
+    assert not file.blocked and sets in cells[0], [d.message for d in file.diagnoses]
+    assert "plt." not in "\n".join(cells[1:-1]) and cells[-1] == "plt.plot([1, 2])"
+
+
 LOADING = "loader = DataLoader(torch.arange(8.0).view(8, 1), batch_size=4, shuffle=True)"
 LOOKS = "x = next(iter(loader))\nplt.plot(x)\nplt.show()"
 
@@ -368,7 +386,7 @@ def test_what_a_loader_gives_is_shown_before_the_training_which_gets_the_loader(
 @pytest.mark.parametrize("pinned", ["pin_memory=True", "**options"])
 def test_a_loader_that_may_pin_memory_is_not_shown_before_the_training(pinned: str) -> None:
     """The notebook would use a GPU by then, and no process could be started."""
-    options = "options = {'pin_memory': True}\n"
+    options = "torch.manual_seed(0)\noptions = {'pin_memory': True}\n"
     file = _migrated(PLT, options + LOADING.replace("shuffle=True", pinned), LOOKS, MODEL, LOOP)
     assert not file.changed and file.blocked
     file = _migrated(PLT, LOADING.replace("shuffle=True", "pin_memory=False"), LOOKS, MODEL, LOOP)
@@ -801,7 +819,10 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
             (IMPORTS, BUILD, "h = [1]", "plt.plot(h)", "h.append(2)\n" + LOOP),
             "(plt), but the training changes h afterwards",
         ),
-        ((IMPORTS, BUILD, "plt.plot(torch.rand(2))", LOOP), "(plt), but it may draw random numbers between those of"),
+        (
+            (f"{IMPORTS}\ntorch.manual_seed(0)", BUILD, "plt.plot(torch.rand(2))", LOOP),
+            "(plt), but it may draw random numbers between those of",
+        ),
         (
             (IMPORTS, BUILD, "%time x = 1\n" + LOOP),
             ":cell 3, line 1: there is a magic between the cells of the training",

@@ -118,7 +118,8 @@ def test_the_command_says_no_more_with_hook(program: Path) -> None:
     said = done.stderr.splitlines()
     assert [line.partition(" (")[0] for line in said[:2]] == ["train.py: would change", "utils.py: would change"]
     assert said[2] == "2 files would change; 4 files checked."
-    assert [line.partition(":")[0] for line in said[3:]] == ["To apply"]
+    assert [line.partition(":")[0] for line in said[3:]] == ["To apply", "To see the changes"]
+    assert said[4].endswith(" train.py"), "the script of the file that is checked in"
     done = run(program, "--write", "utils.py")
     assert [line.partition(":")[0] for line in done.stderr.splitlines()[3:]] == ["Next", "It needs"]
     again = run(program, "--write", "utils.py")

@@ -32,11 +32,12 @@ def right(model, loader):
 
 for epoch in range(3):
     for x, y in train_loader:
-        step(x, y)
+        accelerator.backward(step(x, y))
     loss, accuracy, mean = evaluate(model, test_loader)
     good = right(model, test_loader)
     print(f"epoch {epoch}: loss {loss:.3f}")
     print(f"epoch {epoch}: accuracy {good:.3f} {100 * accuracy:.1f} %")
+    accelerator.print("shown by it", accuracy)
     print(mean)
     print(good)
     print(epoch, seen_elsewhere)
@@ -50,6 +51,7 @@ GATHER = "add `out, y = accelerator.gather_for_metrics((out, y))` before line 8"
     [
         ("loss {loss", "total", f"{MEAN}7"),
         ("100 * accuracy", "correct", GATHER),
+        ("shown by it", "correct", GATHER),
         ("print(mean)", "meter", f"{MEAN}9"),
         ("print(good)", "", ""),
         ("seen_elsewhere", "", ""),
