@@ -246,17 +246,18 @@ def _gathered(
     changed, prepared = _changed(notebook, cells, name, names, after.stays)
     trains, before = training(needed.files), _hidden(notebook, after.stays)
     changed |= {n for n, text in enumerate(before) if used(text) & use(text).reads & trains}.union(also)
+    files = [module.source.text for module in needed.files[1:]]
     trackers, modules = of_one_process(planned.result().files[0])
     prepared |= trackers
     needing = changed | {n for n, text in enumerate(before) if use(text).binds & prepared}
     if not needing:
         raise NotGathered(0, "the training was not found in the cells", "Put it in a function, and call it once")
     if not loading:
-        return gathered(notebook, sorted(needing), prepared, after, name, modules)
+        return gathered(notebook, sorted(needing), prepared, after, name, modules, files=files)
     data = loading_cells(before, needing, changed, prepared & after.loaders)
     if not data:
         raise NotGathered(0, "no cell makes loaders alone", "Make them in a cell of their own")
-    return gathered(notebook, sorted(needing), prepared, after, name, modules, data)
+    return gathered(notebook, sorted(needing), prepared, after, name, modules, data, files)
 
 
 def _changed(
@@ -283,7 +284,7 @@ def _origins(script: str, other: str) -> Callable[[int], int]:
     taken, known = set(same.values()), [0]
     for number, line in enumerate(new):
         found = same.get(number, known[-1] - 1)
-        following = old[found + 1].strip() if found + 1 < len(old) and found + 1 not in taken else ""
+        following = old[found + 1].strip().rstrip(")") if found + 1 < len(old) and found + 1 not in taken else ""
         if number not in same and following and following in line:
             found += 1
         known.append(found + 1)
