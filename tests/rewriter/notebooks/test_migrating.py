@@ -613,6 +613,13 @@ def test_a_name_that_a_cell_binds_before_it_reads_it_is_its_own(text: str) -> No
     assert file.changed and not file.blocked
 
 
+def test_what_a_function_prints_that_the_notebook_alone_calls_is_no_finding() -> None:
+    check = "def check(root):\n    print(f'checks {root}')\n    return root\n\ncheck('data')"
+    file = _migrated(IMPORTS, check, BUILD, LOOP)
+    assert file.changed and file.diagnoses == ()
+    assert [found.id for found in _migrated(IMPORTS, check, BUILD, f"check('a')\n{LOOP}").diagnoses] == ["main_process"]
+
+
 def test_what_a_call_returns_is_printed_where_it_certainly_does() -> None:
     tell = "def tell(model):\n    return model.weight.shape"
     assert "accelerator.print(tell(model))" in _cells(_migrated(IMPORTS, tell, BUILD, LOOP, "tell(model)").after)[4]
