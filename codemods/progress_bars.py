@@ -21,8 +21,9 @@ Show one progress bar per machine.
     +    accelerator.backward(loss)
          optimizer.step()
 
-A disabled bar still yields its elements; ``set_postfix`` and similar methods do nothing on it. A bar that already
-has a ``disable`` argument is left unchanged.
+A disabled bar still yields its elements; ``set_postfix`` and similar methods do nothing on it. What the script says of
+``disable`` counts on the main process as before: ``disable=not verbose`` becomes ``disable=not
+accelerator.is_local_main_process or not verbose``.
 """
 
 from __future__ import annotations
@@ -53,4 +54,18 @@ def progress_bars(facts: ModuleFacts) -> Iterator[Edit | Finding]:
 def _switched(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.Call)
     here = cst.Attribute(cst.Name(facts.accelerator), cst.Name("is_local_main_process"))
-    return with_keyword(node, "disable", cst.UnaryOperation(cst.Not(), here))
+    elsewhere = cst.UnaryOperation(cst.Not(), here)
+    for index, arg in enumerate(node.args):
+        if arg.keyword is not None and arg.keyword.value == "disable":
+            never = isinstance(arg.value, cst.Name) and arg.value.value == "False"
+            value = elsewhere if never else cst.BooleanOperation(elsewhere, cst.Or(), _one(arg.value))
+            return node.with_changes(args=[*node.args[:index], arg.with_changes(value=value), *node.args[index + 1 :]])
+    return with_keyword(node, "disable", elsewhere)
+
+
+def _one(value: cst.BaseExpression) -> cst.BaseExpression:
+    """A value as one side of an ``or``. It is the second: on the main process ``None`` stays ``None``, which asks
+    whether there is a terminal."""
+    if isinstance(value, (cst.IfExp, cst.Lambda)) and not value.lpar:
+        return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return value

@@ -21,8 +21,8 @@ from .beside import Shown
 from .closures import Definition, check_taken, definitions, reached, taken_along, without
 from .document import MASK, Cell, Notebook, masked
 from .given import arguments, begun, check_loading, looking_at, made_before, read_first
+from .last_values import LastValues
 from .shown import (
-    displayed,
     displays,
     for_function,
     handed,
@@ -70,6 +70,7 @@ def gathered(
     accelerator: str,
     modules: frozenset[str] = frozenset(),
     loading: Collection[int] = (),
+    files: Sequence[str] = (),
 ) -> list[str]:
     """
     The texts of the cells with the training in one function, called in the last of its cells.
@@ -78,11 +79,11 @@ def gathered(
     of what is prepared there; ``modules`` have a state that only the training processes have. Cells that show
     something stay with the notebook, and those ``after`` the training: the function returns what they read. So do the
     cells ``loading`` the data, with all that is before the training: the function gets their loaders as arguments.
-    Raises ``NotGathered``.
+    ``files``: the texts of the modules beside the notebook. Raises ``NotGathered``.
     """
     texts = [masked(cell.text) for cell in notebook.cells]
     uses = uses_of(texts)
-    functions, returning = showing(texts), _returning(texts)
+    functions, values = showing(texts), LastValues([*texts, *files], prepared)
     beside = (
         frozenset(
             n
@@ -122,8 +123,7 @@ def gathered(
     plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
     for position, (_, lines) in apart.items():
         plain[position] = (plain[position][0], [*lines, *plain[position][1]])
-    valued = returning | frozenset(prepared)
-    inner = [text for _, text in along] + [_printed(text, valued) for text, _ in plain.values() if text.strip()]
+    inner = [text for _, text in along] + [values.printed(text) for text, _ in plain.values() if text.strip()]
     body = "\n\n".join(map(_indented, inner))
     returned, moved = shown.returned(), shown.moved()
     instead = {name: after.unwrapped(name, accelerator) for name in returned if name in after.models}
@@ -255,62 +255,6 @@ def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence
                     "Pass it to the class as an argument",
                     [f"class {node.name}"],
                 )
-
-
-def _printed(text: str, valued: Collection[str]) -> str:
-    """
-    A cell that displays the value of its last line prints it instead: inside a function nothing is displayed.
-
-    Of calls only those of ``valued`` certainly have a value, as that of a model, and those of a class: its object
-    (``Image(path)``) may be more than a text, and is displayed by the main process.
-    """
-    tree = ast.parse(text)
-    last = tree.body[-1] if tree.body else None
-    if not isinstance(last, ast.Expr) or isinstance(last.value, ast.Constant):
-        return text
-    called = last.value.func if isinstance(last.value, ast.Call) else None
-    made = called is not None and _is_class(called)
-    if called is not None and not made and getattr(called, "id", "") not in valued:
-        return text
-    lines = text.encode().split(b"\n")
-    start, end = last.lineno - 1, (last.end_lineno or last.lineno) - 1
-    close = last.end_col_offset or 0
-    if lines[end][close:].lstrip().startswith(b";"):
-        return text  # a semicolon: the author wants no display
-    opening, closing = (b"print((", b"))") if _is_bare_tuple(text, last.value) else (b"print(", b")")
-    lines[end] = lines[end][:close] + closing + lines[end][close:]
-    before, printed = lines[start][: last.col_offset], opening + lines[start][last.col_offset :]
-    lines[start] = before + printed if not made or before.strip() else displayed(printed.decode()).encode()
-    return b"\n".join(lines).decode()
-
-
-def _is_class(called: ast.expr) -> bool:
-    """Whether a call creates an object, as far as its name tells: ``Image(path)``, ``pd.DataFrame(rows)``. A function
-    may start with a capital, too, but then its name is no word of a class: ``LOO_run(model)``."""
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    return name[:1].isupper() and "_" not in name
-
-
-def _is_bare_tuple(text: str, value: ast.expr) -> bool:
-    """``a, b`` without parentheses, with which it would be displayed."""
-    if not isinstance(value, ast.Tuple):
-        return False
-    try:
-        between = ast.parse((ast.get_source_segment(text, value) or "")[1:-1], mode="eval").body
-    except SyntaxError:
-        return True
-    return ast.dump(between) != ast.dump(value)
-
-
-def _returning(texts: Sequence[str]) -> frozenset[str]:
-    """The functions of the cells that end with ``return`` and a value."""
-    functions = (node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
-    ends = ((node.name, node.body[-1]) for node in functions)
-    return frozenset(
-        name
-        for name, end in ends
-        if isinstance(end, ast.Return) and end.value is not None and ast.unparse(end.value) != "None"
-    )
 
 
 def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[int], arguments: Collection[str]) -> None:

@@ -18,6 +18,7 @@ from ..result import Change, Diagnosis, FileResult, Result
 from ..rule import Entry
 from ..source import Source
 from .after import After, after_training, check_functions, drawing
+from .closures import definitions, reached
 from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import NAME, gathered, top_level
 from .given import loading_cells
@@ -34,7 +35,7 @@ from .launching import (
     used,
 )
 from .shown import hidden, is_handed, run_by_magics, seeds, unhidden
-from .uses import NotGathered, named_in, use
+from .uses import NotGathered, defines, named_in, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
 _OF_STARTED_ANEW = frozenset({"set-order"})
@@ -202,7 +203,7 @@ class NotebookPlan(NamedTuple):
                 text = unhidden(file.after.decode())
                 if self.starts:
                     text = started(self.notebook, text, self.starts, gathered=self.starts == NAME)
-                    file = _of_processes(file)
+                    file = _of_processes(file, self.starts)
             file = _restored(self.notebook, file, text, self.origins)
         except NotGathered as why:
             file = _restored(self.notebook, _refused(self.notebook, file, why), script, self.origins)
@@ -249,17 +250,18 @@ def _gathered(
     changed, prepared = _changed(notebook, cells, name, names, after.stays)
     trains, before = training(needed.files), _hidden(notebook, after.stays)
     changed |= {n for n, text in enumerate(before) if used(text) & use(text).reads & trains}.union(also)
+    files = [module.source.text for module in needed.files[1:]]
     trackers, modules = of_one_process(planned.result().files[0])
     prepared |= trackers
     needing = changed | {n for n, text in enumerate(before) if use(text).binds & prepared}
     if not needing:
         raise NotGathered(0, "the training was not found in the cells", "Put it in a function, and call it once")
     if not loading:
-        return gathered(notebook, sorted(needing), prepared, after, name, modules)
+        return gathered(notebook, sorted(needing), prepared, after, name, modules, files=files)
     data = loading_cells(before, needing, changed, prepared & after.loaders)
     if not data:
         raise NotGathered(0, "no cell makes loaders alone", "Make them in a cell of their own")
-    return gathered(notebook, sorted(needing), prepared, after, name, modules, data)
+    return gathered(notebook, sorted(needing), prepared, after, name, modules, data, files)
 
 
 def _changed(
@@ -286,17 +288,23 @@ def _origins(script: str, other: str) -> Callable[[int], int]:
     taken, known = set(same.values()), [0]
     for number, line in enumerate(new):
         found = same.get(number, known[-1] - 1)
-        following = old[found + 1].strip() if found + 1 < len(old) and found + 1 not in taken else ""
+        following = old[found + 1].strip().rstrip(")") if found + 1 < len(old) and found + 1 not in taken else ""
         if number not in same and following and following in line:
             found += 1
         known.append(found + 1)
     return lambda line: known[line] if 0 < line < len(known) else line
 
 
-def _of_processes(file: FileResult) -> FileResult:
-    """The file without findings of what every process would do, where only the notebook's own process does it."""
+def _of_processes(file: FileResult, starts: str) -> FileResult:
+    """The file without findings of what every process would do, where only the notebook's own process does it: at the
+    top level, and in functions that the one which the processes start with does not call."""
     tree = ast.parse(file.source.text)
-    alone = [s for s in tree.body if not isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    functions = definitions([file.source.text], [0])
+    known = any(starts in one.binds for one in functions)
+    calls = (reads for s in tree.body if starts in (reads := use(ast.unparse(s)).reads) and not defines(s))
+    run = frozenset[str]().union(*(one.binds for one in reached({starts}.union(*calls), functions)))
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    alone = [s for s in tree.body if not isinstance(s, defined) or (known and s.name not in run)]
     lines = {line for s in alone for line in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
     told = (found for found in file.diagnoses if found.id not in _OF_STARTED_ANEW)
     stay = tuple(found for found in told if found.line not in lines or found.id not in _OF_EVERY_PROCESS)

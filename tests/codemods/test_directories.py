@@ -32,6 +32,10 @@ NOOPS: dict[str, dict[str, Any]] = {
     "files that are counted": {"top": "count = len(glob.glob('data/*.png'))"},
     "files that are listed": {"top": "names = [os.path.join('data', n) for n in os.listdir('data')]"},
     "a file name of the main process": {"end": "torch.save(1, f'last-{time.time()}.pt') if False else None"},
+    "a loop that looks for a file that is there": {
+        "top": "def find(name):\n    for i in range(9):\n        path = os.path.join(f'part{i}', name)\n"
+        "        if os.path.exists(path):\n            return path\n    return None\n\npath = find('a.png')"
+    },
     "a loop that waits": {"top": "while not os.path.exists('ready'):\n    time.sleep(1)"},
     "a function that nothing calls": {"end": "def new():\n    os.makedirs(f'run-{time.time()}')"},
 }

@@ -13,8 +13,7 @@ TQDM = "from tqdm import tqdm, trange"
 
 NOOPS: dict[str, dict[str, Any]] = {
     "imported, not used": {"imports": TQDM},
-    "switched off by the script": {"imports": TQDM, "end": "for i in tqdm(range(3), disable=quiet):\n    pass"},
-    "options that may switch it off": {"imports": TQDM, "end": "for i in tqdm(range(3), **options):\n    pass"},
+    "switched off by the script": {"imports": TQDM, "end": "for i in tqdm(range(3), disable=True):\n    pass"},
     "a function of that name of the script": {
         "top": "def tqdm(x):\n    return x",
         "end": "for i in tqdm([]):\n    pass",
@@ -27,6 +26,33 @@ NOOPS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("parts", NOOPS.values(), ids=NOOPS)
 def test_left_alone(parts: dict[str, Any], lines: Lines) -> None:
     assert lines(**parts) == ([], [], [])
+
+
+def test_options_that_may_switch_it_off_are_reported(lines: Lines) -> None:
+    end = "for i in tqdm(range(3), **options):\n    pass"
+    assert lines(imports=TQDM, end=end) == ([], [], ["main_process"])
+
+
+@pytest.mark.unchanged
+def test_a_bar_that_asks_for_the_process_by_a_variable_is_left_alone(check_noop: Callable[..., None]) -> None:
+    check_noop("""
+        import torch
+        from torch.utils.data import DataLoader
+        from torchlift.runtime import Accelerator
+        from tqdm import tqdm
+
+        accelerator = Accelerator()
+        model = torch.nn.Linear(8, 1)
+        loader = DataLoader(data, batch_size=32)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+        quiet = not accelerator.is_main_process
+        for x, y in tqdm(loader, disable=quiet):
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            accelerator.backward(loss)
+            optimizer.step()
+    """)
 
 
 @pytest.mark.unchanged
@@ -61,6 +87,26 @@ REWRITES = {
         "from tqdm.notebook import tqdm_notebook, tnrange",
         "bar = tqdm_notebook(tnrange(3, disable=True))",
         "bar = tqdm_notebook(tnrange(3, disable=True), disable=not accelerator.is_local_main_process)",
+    ),
+    "with a switch of the script": (
+        TQDM,
+        "bar = tqdm([1], disable=not verbose, desc='rows')",
+        "bar = tqdm([1], disable=not accelerator.is_local_main_process or not verbose, desc='rows')",
+    ),
+    "with a switch that asks for the terminal": (
+        TQDM,
+        "bar = tqdm([1], disable=None)",
+        "bar = tqdm([1], disable=not accelerator.is_local_main_process or None)",
+    ),
+    "with a switch of two answers": (
+        "from rich.progress import track",
+        "bar = track([1], disable=False if verbose else quiet)",
+        "bar = track([1], disable=not accelerator.is_local_main_process or (False if verbose else quiet))",
+    ),
+    "never switched off": (
+        TQDM,
+        "bar = tqdm([1], disable=False)",
+        "bar = tqdm([1], disable=not accelerator.is_local_main_process)",
     ),
     "of tqdm.auto, under another name": (
         "from tqdm.auto import tqdm as bars",

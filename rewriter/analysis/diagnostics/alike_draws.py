@@ -20,7 +20,7 @@ from ..dataflow.values import Klass, State, Unit
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import dotted
 from ..syntax.walk import descendants
-from ..training.draws import compiled
+from ..training.draws import compiled, random_transform
 from ..training.row_code import has_workers, run_for_rows
 from .differences import chosen_from
 
@@ -44,7 +44,10 @@ def makes_alike(state: State, reach: Reach, call: cst.Call) -> bool:
     on all processes."""
     held = state.values.get(call.func)
     classes = [thing for thing in (held.things if held is not None else ()) if isinstance(thing, Klass)]
-    if not classes or any(base.externals for klass in classes for base in klass.lineage()):
+    bases = (name for klass in classes for base in klass.lineage() for name in base.externals)
+    if not classes or any(
+        map(random_transform, bases)
+    ):  # a base of a package that is not random leaves it to the class
         return False
     methods = [n for klass in classes for base in klass.lineage() for n in descendants(base.node)]
     code = (code for method in methods if isinstance(method, cst.FunctionDef) for code in reach.below(method))

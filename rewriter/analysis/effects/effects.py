@@ -25,7 +25,7 @@ from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
 from .brought import brings
 from .downloads import Fetches
-from .existing_guards import Together, guarded, names_main, starred
+from .existing_guards import Together, guarded, names_main, silent_elsewhere, starred
 from .file_caches import Makings
 from .handles import COMMANDS, Handles, once
 from .memory import into_memory
@@ -351,7 +351,9 @@ class _Search:
             self._add(self.handles.log(call))
 
     def _bar(self, call: cst.Call) -> None:
-        if keyword(call, "disable") is None and not starred(call):
+        if starred(call):
+            self._add(_shown(call, "what it is given with `**` may already hold `disable`"))
+        elif not silent_elsewhere(self.state, self.unit, keyword(call, "disable")):
             self._add(Effect(call, EffectKind.BAR, "every process would show its own bar"))
 
     def _print(self, call: cst.Call) -> None:

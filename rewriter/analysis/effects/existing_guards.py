@@ -11,7 +11,8 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.drawn_batches import iterable_opened, iterator_drawn
 from ..dataflow.values import State, Unit, origins
-from ..syntax.walk import nodes_in
+from ..syntax.definitions import plain_values
+from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 
 
@@ -48,6 +49,16 @@ def _names_main(state: State, expression: cst.CSTNode) -> bool:
             if origins(state.values.get(part.value), Role.ACCELERATOR):
                 return True
     return False
+
+
+def silent_elsewhere(state: State, unit: Unit, value: cst.BaseExpression | None) -> bool:
+    """Whether what a bar is given as ``disable`` already asks which process this is, or is ``True``."""
+    if value is None:
+        return False
+    read = [made for name in nodes_in(value, cst.Name) for made in plain_values(unit.names, name)]
+    asked = any(origins(state.values.get(part), Role.PLACE) for each in (value, *read) for part in descendants(each))
+    always = isinstance(value, cst.Name) and value.value == "True"
+    return always or asked or any(names_main(state, each) for each in (value, *read))
 
 
 def is_elif(unit: Unit, node: cst.If) -> bool:

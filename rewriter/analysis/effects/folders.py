@@ -270,13 +270,21 @@ def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Fin
 def _question(unit: Unit, loop: cst.While | cst.For) -> cst.Call | None:
     """The call that asks whether a name is taken, where a loop goes on until one is free."""
     tests = [loop.test] if isinstance(loop, cst.While) else []
-    tests += [around.test for node in _ends(unit, loop) for around in _choices(unit, loop, node)]
+    ends = ((node, around) for node in _ends(unit, loop) for around in _choices(unit, loop, node))
+    tests += [around.test for node, around in ends if not _has_found(node, around)]
     parts = [part for test in tests for part in descendants(test)]
     values = [v for part in parts if isinstance(part, cst.Name) for v in seen_values(unit.names, part)]
     for node in (*parts, *(part for value in values for part in descendants(value))):
         if asks_existence(node) and isinstance(node, cst.Call):
             return node if _only_counts(unit, loop) else None
     return None
+
+
+def _has_found(end: cst.CSTNode, around: cst.If) -> bool:
+    """Whether a loop ends at a file that is there: ``if path.exists(): return path`` looks for no unused name."""
+    parts = list(descendants(around.test))
+    asked = any(map(asks_existence, parts)) and not any(isinstance(node, (cst.Not, cst.Comparison)) for node in parts)
+    return isinstance(end, (cst.Return, cst.Break)) and asked and end in set(descendants(around.body))
 
 
 def _ends(unit: Unit, loop: cst.While | cst.For) -> Iterator[cst.CSTNode]:

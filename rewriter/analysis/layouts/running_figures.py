@@ -232,8 +232,8 @@ class _FiguresOf:
 
     def _is_of_loop(self, tensors: list[Origin]) -> bool:
         """What an evaluation computes is no figure of the loop: it is gathered there, or a finding says why not."""
-        made = [o for o in tensors if o.role is not Role.BATCH]
-        if made:
+        made = [o for o in tensors if o.role is not Role.BATCH and not isinstance(o.node, cst.Module)]
+        if made:  # outputs of layers in other files are one thing, whose node says nothing of where it was made
             return any(not self._is_evaluated(o.node) for o in made)
         read = {loader for loop in self.training.eval_loops for loader in self.state.loaders.get(loop, ())}
         own = self.state.loaders.get(self.loop, {})

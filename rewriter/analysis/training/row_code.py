@@ -43,7 +43,7 @@ def run_for_rows(
     state: State, reach: Reach, asked: Callable[[CallRecord], bool]
 ) -> Iterator[tuple[list[FunctionNode], list[cst.CSTNode]]]:
     """
-    What runs for the rows of each class of data sets.
+    What runs for the rows of each class of data sets, and of each data set of a package: the transforms it is given.
 
     Args:
         state: the program.
@@ -60,18 +60,31 @@ def run_for_rows(
         counted = [loader for loader in loaders or made if asked(loader)]
         if getter is None or not counted or not _is_set_of_rows(klass):
             continue
-        pending = [getter, *(f for loader in counted for f in _collating(state, loader))]
-        seen: set[Function] = set()
-        found: list[cst.CSTNode] = []
-        while pending:
-            function = pending.pop()
-            if function not in seen:
-                seen.add(function)
-                nodes = list(reach.runs(function.node.body, function.unit))
-                found += nodes
-                names = {node.attr.value for node in nodes if isinstance(node, cst.Attribute)}
-                pending += [f for slot in _kept(state, klass, names) for f in _functions(state, slot)]
-        yield [function.node for function in seen], found
+        yield _run(state, reach, [getter, *(f for loader in counted for f in _collating(state, loader))], klass)
+    for loader in filter(asked, made):
+        data = keyword(loader.node, "dataset", 0)
+        held = state.values.get(data) if data is not None else None
+        others = [thing for thing in (held.things if held is not None else ()) if isinstance(thing, Unknown)]
+        if transforms := [f for thing in others for slot in _given(state, thing.node) for f in _functions(state, slot)]:
+            yield _run(state, reach, transforms)
+
+
+def _run(
+    state: State, reach: Reach, pending: list[Function], klass: Klass | None = None
+) -> tuple[list[FunctionNode], list[cst.CSTNode]]:
+    """Some functions, with those that the objects of a class keep and call there, and every node that runs in them."""
+    seen: set[Function] = set()
+    found: list[cst.CSTNode] = []
+    while pending:
+        function = pending.pop()
+        if function not in seen:
+            seen.add(function)
+            nodes = list(reach.runs(function.node.body, function.unit))
+            found += nodes
+            names = {node.attr.value for node in nodes if isinstance(node, cst.Attribute)}
+            slots = _kept(state, klass, names) if klass is not None else ()
+            pending += [f for slot in slots for f in _functions(state, slot)]
+    return [function.node for function in seen], found
 
 
 def _is_set_of_rows(klass: Klass) -> bool:

@@ -224,7 +224,22 @@ def test_strings_of_several_lines_are_not_indented() -> None:
         ("(model), (1)", "accelerator.print(((model), (1)))"),
         ("model(torch.ones(1, 1))", "accelerator.print(model(torch.ones(1, 1)))"),
         ("model;", "    model;"),
-        ("model.eval()", "    model.eval()"),
+        ("model.eval()", "accelerator.print(model.eval())"),
+        ("model.to('cuda')", "accelerator.print(model)"),
+        ("sum(p.numel() for p in model.parameters())", "accelerator.print(sum(p.numel() for p in model.parameters()))"),
+        ("len(list(model.parameters()))", "accelerator.print(len(list(model.parameters())))"),
+        ("optimizer.zero_grad()", "    optimizer.zero_grad()"),
+        ("torch.manual_seed(len(model.weight))", "\n    torch.manual_seed(len(model.weight))"),
+        ("from torchinfo import summary\nsummary(model)", "    accelerator.print(summary(model, verbose=0))"),
+        (
+            "from torchinfo import summary\nsummary(\n model,\n)",
+            "accelerator.print(summary(\n     model,\n    verbose=0))",
+        ),
+        ("import wandb\nwandb.finish()", "wandb.finish()"),
+        (
+            "import tables\ntables.of(model)",
+            "    shown = tables.of(model)\n    if shown is not None:\n        accelerator.print(shown)",
+        ),
     ],
 )
 def test_what_a_cell_displays_of_the_training_is_printed(shown: str, printed: str) -> None:
@@ -616,9 +631,18 @@ def test_a_name_that_a_cell_binds_before_it_reads_it_is_its_own(text: str) -> No
     assert file.changed and not file.blocked
 
 
+def test_what_a_function_prints_that_the_notebook_alone_calls_is_no_finding() -> None:
+    check = "def check(root):\n    print(f'checks {root}')\n    return root\n\ncheck('data')"
+    file = _migrated(IMPORTS, check, BUILD, LOOP)
+    assert file.changed and file.diagnoses == ()
+    assert [found.id for found in _migrated(IMPORTS, check, BUILD, f"check('a')\n{LOOP}").diagnoses] == ["main_process"]
+
+
 def test_what_a_call_returns_is_printed_where_it_certainly_does() -> None:
     tell = "def tell(model):\n    return model.weight.shape"
     assert "accelerator.print(tell(model))" in _cells(_migrated(IMPORTS, tell, BUILD, LOOP, "tell(model)").after)[4]
+    judge = "class Judge:\n    def eval(self, model):\n        self.model = model\njudge = Judge()"
+    assert "    judge.eval(model)" in _cells(_migrated(IMPORTS, judge, BUILD, LOOP, "judge.eval(model)").after)[4]
 
 
 def test_a_cell_that_trains_and_then_draws_is_cut_in_two() -> None:

@@ -48,6 +48,8 @@ class Console(NamedTuple):
     """It shows a model that it is given, and may run it."""
     silent: str = ""
     """The keyword by which it shows nothing: ``verbose=0``."""
+    gives: bool = False
+    """It returns what it shows, and a notebook displays that."""
 
 
 class Picture(NamedTuple):

@@ -169,7 +169,7 @@ ROWS: Table = {
     "torchsummary.summary": ("console", {"model": True}),
     "torchsummary.torchsummary.summary": ("console", {"model": True}),
     "torchsummaryX.summary": ("console", {"model": True}),
-    "torchinfo.summary": ("console", {"model": True, "silent": "verbose"}),
+    "torchinfo.summary": ("console", {"model": True, "silent": "verbose", "gives": True}),
     "torchstat.stat": ("console", {"model": True}),
     "ptflops.get_model_complexity_info": ("console", {"model": True, "silent": "print_per_layer_stat"}),
     "safetensors.torch.save_file": ("write", {"path": 1, "data": 0}),

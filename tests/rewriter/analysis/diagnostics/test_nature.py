@@ -89,11 +89,28 @@ def test_a_transform_of_the_script_is_named_for_what_it_draws(drawn: str, worker
     assert [trait.name for trait in file.traits if trait.kind in ("transforms", "alike")] == told
 
 
-def test_a_class_of_object_draws_as_any_other() -> None:
-    text = OWN.replace("DRAWN", "random.random()").replace("class RandomTurn:", "class RandomTurn(object):")
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("object", ["random.random"]),
+        ("monai.transforms.MapTransform", ["random.random"]),
+        ("monai.transforms.RandomizableTransform", ["random.random", "RandomTurn"]),
+    ],
+)
+def test_a_class_draws_what_its_own_code_does_unless_its_base_draws(base: str, told: list[str]) -> None:
+    text = "import monai\n" + OWN.replace("DRAWN", "random.random()").replace("RandomTurn:", f"RandomTurn({base}):")
     (file,) = migrate(
         [decode((text + TURNED.replace("WORKERS", "")).encode(), Path("train.py"))], CATALOGUE, Config()
     ).files
+    assert [trait.name for trait in file.traits if trait.kind in ("transforms", "alike")] == told
+
+
+def test_the_transform_of_a_data_set_of_a_package_is_named_for_what_it_draws() -> None:
+    text = OWN.replace("DRAWN", "random.random()") + TURNED.replace("WORKERS", "")
+    text = "import torchvision\n" + text.replace(
+        "Rows(RandomTurn())", "torchvision.datasets.MNIST('d', transform=RandomTurn())"
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert [trait.name for trait in file.traits if trait.kind in ("transforms", "alike")] == ["random.random"]
 
 

@@ -107,3 +107,66 @@ def test_what_an_evaluation_puts_into_the_same_names_later_makes_no_figure_whole
     (file,) = migrate([decode(BESIDE.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "gather_for_metrics(" in file.after.decode()
     assert "smooth" in [trait.name for trait in file.traits if trait.kind == "figure"]
+
+
+JUDGING = """\
+import torch
+
+class Overlap(torch.autograd.Function):
+    def forward(self, found, wanted):
+        self.save_for_backward(found, wanted)
+        return torch.dot(found.view(-1), wanted.view(-1)) / torch.sum(found)
+
+def overlap(found, wanted):
+    total = torch.zeros(1)
+    for i, pair in enumerate(zip(found, wanted)):
+        total = total + Overlap().forward(pair[0], pair[1])
+    return total / (i + 1)
+
+def judge(net, loader):
+    total = 0
+    for batch in loader:
+        images, masks = batch["image"], batch["mask"]
+        with torch.no_grad():
+            found = net(images)
+        if net.classes > 1:
+            total += torch.nn.functional.cross_entropy(found, masks).item()
+        else:
+            total += overlap((found > 0).float(), masks).item()
+    return total / len(loader)
+
+"""
+SCORED = """\
+import torch
+from torch.utils.data import DataLoader
+from judging import judge
+
+class Net(torch.nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.classes, self.layer = classes, torch.nn.Conv2d(3, classes, 1)
+
+    def forward(self, images):
+        return self.layer(images)
+
+net = Net(classes=1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+rows = DataLoader(Rows(), batch_size=4, shuffle=True)
+others = DataLoader(Rows(), batch_size=1)
+for step, batch in enumerate(rows):
+    loss = torch.nn.functional.mse_loss(net(batch["image"]), batch["mask"])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 100 == 0:
+        score = judge(net, others)
+        scheduler.step(score)
+        print("score", score, loss.item())
+"""
+
+
+def test_what_an_evaluation_of_another_file_counts_is_no_figure_of_a_step() -> None:
+    sources = [decode(SCORED.encode(), Path("train.py")), decode(JUDGING.encode(), Path("judging.py"))]
+    file = migrate(sources, CATALOGUE, Config()).files[0]
+    assert [trait.name for trait in file.traits if trait.kind == "figure"] == ["loss"]
