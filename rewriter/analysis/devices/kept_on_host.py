@@ -86,7 +86,9 @@ class _Keepers:
         """What a variable is given before a loop that gives it a tensor of the CPU, where it meets a batch."""
         unit = next((u for u in self._reach.units if name in u.names.parents), None)
         binding = unit.names.binding(name) if unit is not None else None
-        if unit is None or binding is None or not self._meets(unit, name):
+        if unit is None or binding is None or isinstance(unit.names.parents.get(name), cst.Subscript):
+            return  # a table that is looked up takes a single place from any device
+        if not self._meets(unit, name):
             return
         before = [d for d in binding.definitions if all(above is not loop for above in unit.names.ancestors(d))]
         for value in bindings_value(unit.names, binding, before):

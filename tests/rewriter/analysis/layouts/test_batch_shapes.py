@@ -54,7 +54,7 @@ def test_the_labels_are_those_of_the_model_s_own_output(trained: Trained) -> Non
         epoch="print(total / seen)",
     )
     assert "        y = accelerator.gather_for_metrics(y)\n        seen += y.size(0)\n" in text
-    assert findings == ["filled-batch"]
+    assert findings == ["cpu-only", "filled-batch"]  # the prior is made on the CPU
 
 
 BUILT = """\
