@@ -281,7 +281,7 @@ def _question(unit: Unit, loop: cst.While | cst.For) -> cst.Call | None:
 
 
 def _has_found(end: cst.CSTNode, around: cst.If) -> bool:
-    """Whether a loop ends at a file that is there: ``if path.exists(): return path`` looks for no unused name."""
+    """Whether a loop ends at an existing file: ``if path.exists(): return path`` looks for no unused name."""
     parts = list(descendants(around.test))
     asked = any(map(asks_existence, parts)) and not any(isinstance(node, (cst.Not, cst.Comparison)) for node in parts)
     return isinstance(end, (cst.Return, cst.Break)) and asked and end in set(descendants(around.body))

@@ -22,12 +22,13 @@ from ...dataflow.values import State, Unit
 from ...syntax.definitions import bindings_value, seen_values
 from ...syntax.walk import children, descendants, nodes_in
 from ...training.gradient_path import GradientPath
-from ...training.training import Training
+from ...training.training import Training, without_gradient
 from ..batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from ..constant_quotients import by_constants
 from ..engine.layout import (
     Partial,
     inner,
+    varies,
 )
 from ..epoch_quotients import Quotients
 from ..epoch_totals import LISTS, Total, Totals, collecting
@@ -334,6 +335,8 @@ class _Loop:
             return
         sums = self._sums_batches(total)
         for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
+            if without_gradient(self.unit, name) and not varies(self.layouts.value(name)):
+                continue  # of rows that all processes have, as they are
             reduction = self.losses.reduction(name)
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
                 reduction = "sum"

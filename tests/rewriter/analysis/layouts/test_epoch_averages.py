@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Any
 
 import numpy as np
@@ -1107,3 +1107,30 @@ def test_a_method_that_trains_collects_nothing_of_what_it_is_given(step: str) ->
 def test_what_the_object_of_such_a_method_holds_is_its_own() -> None:
     _, findings = learnt("total += learner.update(x, y)", "self.last = 0.0", "self.last = y[0].item()", "self.last")
     assert "local-decision" in findings
+
+
+def test_a_loss_of_rows_that_all_processes_have_is_collected_as_it_is() -> None:
+    text = dedent("""\
+        import torch
+        x = torch.arange(0, 10, 0.2).unsqueeze(1)
+        y = x * 9 + 5
+        known, wanted, others, answers = x[:40], y[:40], x[40:], y[40:]
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        measure = torch.nn.L1Loss()
+        losses, tests = [], []
+        for epoch in range(10):
+            loss = measure(model(known), wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            with torch.no_grad():
+                test = measure(model(others), answers)
+                tests.append(test.item())
+        print(losses, tests)
+    """)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert 'losses.append(accelerator.reduce(loss.detach(), reduction="mean").item())' in after
+    assert "        tests.append(test.item())\n" in after
