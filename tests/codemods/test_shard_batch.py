@@ -553,6 +553,11 @@ REFUSED = {
     "an order of the rows": ("", "loss = F.cross_entropy(model(x).softmax(0), y)"),
     "a root of a mean": ("", "loss = F.mse_loss(model(x)[:, 0], y.float()).sqrt()"),
     "rows by their place": ("", "loss = F.cross_entropy(model(x)[:50], y[:50])"),
+    "a sum of rows that are nobody knows where": (
+        "",
+        "i = torch.randint(100, (16,))\n    w = y[i].float()\n    each = w.repeat(model(x[i]).size(1), 1).transpose(0, 1)\n"
+        "    loss = (model(x[i]) * each).sum() / w.sum()",
+    ),
     "something that no table knows": ("from losses import triplets", "loss = triplets(model(x), y)"),
     "a dimension that is not written": ("d = pick()", "loss = F.mse_loss(model(x).sum(dim=d), y.float())"),
     "an environment of gymnasium": (

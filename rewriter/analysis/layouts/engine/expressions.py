@@ -328,10 +328,10 @@ class Expressions(Memory):
         lost = unclear((left, right), node)
         if lost is not None and kind == "Divide":
             own = left.near if isinstance(left, Unclear) else left.op if isinstance(left, Partial) else ""
-            if own == "sum" and isinstance(right, Partial):
-                return normalised(right)
+            if own == "sum" and isinstance(right, Partial) and not self.seeds.cut:
+                return normalised(right)  # whatever is summed, a loss of a loader's batch is averaged
             if own == "sum" and not isinstance(right, Replicated):
-                own = "mean" if is_count(right) else ""
+                own = "mean" if is_count(right) or isinstance(right, Partial) else ""
             return replace(lost, near=own)
         if lost is not None:
             return lost
