@@ -292,9 +292,22 @@ def _branch(node: cst.If | cst.Else, changes: dict[str, object]) -> cst.CSTNode 
     return node.with_changes(**changes)
 
 
+_OPPOSITE: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
+    cst.Is: cst.IsNot,
+    cst.IsNot: cst.Is,
+    cst.In: cst.NotIn,
+    cst.NotIn: cst.In,
+}
+"""Of what no class can define: ``a != b`` may be another thing than ``not a == b``."""
+
+
 def _not(test: cst.BaseExpression) -> cst.BaseExpression:
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return test.expression
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        other = _OPPOSITE.get(type(test.comparisons[0].operator))
+        if other is not None:
+            return test.with_changes(comparisons=[test.comparisons[0].with_changes(operator=other())])
     simple = isinstance(test, (cst.Name, cst.Attribute, cst.Call))
     inner = test if simple else test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     return cst.UnaryOperation(cst.Not(), inner)

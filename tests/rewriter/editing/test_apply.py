@@ -126,6 +126,20 @@ class TestRemoval:
         assert text.apply(remove(text.statement("a"))) == "if not cuda:\n    b = 2\n"
         assert text.apply(remove(text.statement("b"))) == "if cuda:\n    a = 1\n"
 
+    @pytest.mark.parametrize(
+        ("test", "opposite"),
+        [
+            ("y is not None", "y is None"),
+            ("y is None", "y is not None"),
+            ("k in table", "k not in table"),
+            ("a < b", "not (a < b)"),
+            ("a == b", "not (a == b)"),
+        ],
+    )
+    def test_a_condition_is_turned_round(self, test: str, opposite: str) -> None:
+        text = Text(f"if {test}:\n    a = 1\nelse:\n    b = 2\n")
+        assert text.apply(remove(text.statement("a"))) == f"if {opposite}:\n    b = 2\n"
+
     def test_an_emptied_loop_passes(self) -> None:
         text = Text("for i in x:\n    a = 1\n")
         assert text.apply(remove(text.statement("a"))) == "for i in x:\n    pass\n"
