@@ -555,7 +555,8 @@ REFUSED = {
     "rows by their place": ("", "loss = F.cross_entropy(model(x)[:50], y[:50])"),
     "a sum of rows that are nobody knows where": (
         "",
-        "i = torch.randint(100, (16,))\n    w = y[i].float()\n    each = w.repeat(model(x[i]).size(1), 1).transpose(0, 1)\n"
+        "i = torch.randint(100, (16,))\n    w = y[i].float()\n"
+        "    each = w.repeat(model(x[i]).size(1), 1).transpose(0, 1)\n"
         "    loss = (model(x[i]) * each).sum() / w.sum()",
     ),
     "something that no table knows": ("from losses import triplets", "loss = triplets(model(x), y)"),
