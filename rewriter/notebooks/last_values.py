@@ -16,7 +16,7 @@ from .shown import displayed
 _SILENT = frozenset("print exec setattr delattr breakpoint help".split())
 """The built-in functions that return nothing."""
 _CHANGES = frozenset(
-    "append extend insert remove clear update add sort reverse step zero_grad backward close flush seed".split()
+    "append extend insert remove clear update add sort reverse step zero_grad backward close finish flush seed".split()
 )
 """Usual names of methods that change their object and return nothing."""
 _VALUE, _NOTHING, _UNKNOWN = "value", "nothing", "unknown"

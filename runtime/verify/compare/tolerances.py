@@ -131,10 +131,15 @@ class About:
             return "BatchNorm without running statistics normalises over the rows of one process"
         if self._draws_by_row():
             return "the script draws random numbers for each row, one by one: they differ between processes"
+        return self.uncut() or self.said
+
+    def uncut(self) -> str:
+        """Why figures of several processes are none of the global batch, though they may agree in exact mode, where all
+        processes draw the same batches; empty when they are."""
         made = self.original.main.of("step") and not self.original.main.training_passes()
-        if made and not self.by_hand and not all((rank.end or {}).get("cut") for rank in self.migrated.ranks):
-            return "batches are made by hand, not by a loader: the global batch cannot be kept"
-        return self.said
+        if self.alone or self.by_hand or not made or all((rank.end or {}).get("cut") for rank in self.migrated.ranks):
+            return ""
+        return "batches are made by hand, not by a loader: the global batch cannot be kept"
 
     def _draws_by_row(self) -> bool:
         pairs = [(self.partner(rank).end or {}, rank.end or {}) for rank in self.migrated.ranks]
