@@ -6,6 +6,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,8 @@ class HandedOut:
         self.plan = one.plan
         self.loader = one.loader
         self.by_hand = one.by_hand
-        self.frame = next(map(id, frames()), 0) if one.by_hand else 0
-        """Of the function of the script that had it cut. Its number: a frame would keep all of its variables."""
+        self.frame = next(map(_number_of, frames()), None) if one.by_hand else None
+        """Of the function of the script that had it cut."""
         self.looked = 0
         """How often it was looked for in the graph of a loss of another loop."""
         self.collects = torch.is_grad_enabled()
@@ -82,11 +83,17 @@ class HandedOut:
     def is_in_hand(self) -> bool:
         """A batch that the script has had cut may be in use: somebody holds it, or the function that had it cut still
         runs. That may hold a copy, or what it has gathered in place of it."""
-        return self.alive() or any(id(frame) == self.frame for frame in frames())
+        return self.alive() or any(_number_of(frame) == self.frame for frame in frames())
 
     def memories(self) -> set[int]:
         """Where those of its tensors are that somebody still holds."""
         return {memory for reference, memory in self.tensors if reference() is not None}
+
+
+def _number_of(frame: FrameType) -> tuple[int, CodeType]:
+    """What tells a frame from others while it runs: the frame itself would keep all of its variables. The number alone
+    is given to the next one when a function has returned."""
+    return id(frame), frame.f_code
 
 
 class Pass:

@@ -45,9 +45,8 @@ def makes_alike(state: State, reach: Reach, call: cst.Call) -> bool:
     held = state.values.get(call.func)
     classes = [thing for thing in (held.things if held is not None else ()) if isinstance(thing, Klass)]
     bases = (name for klass in classes for base in klass.lineage() for name in base.externals)
-    if not classes or any(
-        map(random_transform, bases)
-    ):  # a base of a package that is not random leaves it to the class
+    # a base of a package that is not random leaves it to the class
+    if not classes or any(map(random_transform, bases)):
         return False
     methods = [n for klass in classes for base in klass.lineage() for n in descendants(base.node)]
     code = (code for method in methods if isinstance(method, cst.FunctionDef) for code in reach.below(method))

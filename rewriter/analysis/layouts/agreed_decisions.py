@@ -23,7 +23,7 @@ from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import row_counts
 from .conditions import TESTED, Tested, own_conditions
-from .decisions import Decision, Joint, deciding, has_one_size, joint_of, spelled, undecided
+from .decisions import LONGEST, Decision, Joint, deciding, has_one_size, joint_of, spelled, undecided
 from .divergence import Equality
 from .loop_layouts import layouts_of
 from .losses import Reducer
@@ -152,17 +152,13 @@ def _agreed(
 def _remedy(unit: Unit, found: Decision) -> str:
     """How the processes decide alike: for a condition the line that does it."""
     text = unit.names.one_line(found.value)
-    if not found.hangs or not isinstance(found.node, (cst.If, cst.While)) or len(text) > _LONGEST:
+    if not found.hangs or not isinstance(found.node, (cst.If, cst.While)) or len(text) > LONGEST:
         return _REMEDY
     if found.node.test is not found.value:
         return _REMEDY
     word = "while" if isinstance(found.node, cst.While) else "if"
     answer = f'accelerator.reduce(torch.tensor(float(bool({text})), device=accelerator.device), reduction="sum")'
     return f"let all processes decide as one: {word} {answer} > 0: (what is true on any of them counts for all)"
-
-
-_LONGEST = 60
-"""A longer condition is not repeated in a remedy."""
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:

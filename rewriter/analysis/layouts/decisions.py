@@ -33,7 +33,7 @@ _CHOOSING = (cst.If, cst.While, cst.IfExp, cst.BooleanOperation, cst.Match)
 """What runs a part of itself, or not, by a value."""
 Loop = cst.For | cst.CompFor
 Choosing = cst.If | cst.While | cst.IfExp | cst.BooleanOperation | cst.Match
-_LONGEST = 60
+LONGEST = 60
 """Longer code is not repeated in a finding."""
 
 
@@ -229,7 +229,7 @@ def has_one_size(joint: Joint, batch: Origin) -> bool:
 def spelled(unit: Unit, node: cst.CSTNode) -> str:
     """The code of a value, where it is short enough for a sentence; else the variables in it."""
     text = unit.names.one_line(node)
-    if len(text) <= _LONGEST:
+    if len(text) <= LONGEST:
         return f"`{text}`"
     names = (n for n in nodes_in(node, cst.Name) if n in unit.names.within and unit.names.binding(n) is not None)
     return f"an expression of {' and '.join(dict.fromkeys(f'`{name.value}`' for name in names))}"

@@ -64,8 +64,8 @@ def _one(about: About, id: str, check: Callable[[About], Promise], fails: bool) 
         return promise
     if id in _WHOLE and not about.migrated.sound and (promise.outcome is Outcome.HELD or _incomplete(id, promise)):
         return about.untestable(id, "the migrated run did not finish")
-    if promise.outcome is Outcome.HELD and id in _FIGURES and about.uncut():
-        return about.untestable(id, about.uncut())
+    if promise.outcome is Outcome.HELD and id in _FIGURES and (why := about.uncut()):
+        return about.untestable(id, why)
     if promise.outcome is Outcome.HELD:
         return _as_far(about, promise) if fails and id in _UP_TO_THERE and not promise.absent else promise
     if id in (*_FIGURES, "numbers", "checkpoints") and about.unstable.weights:

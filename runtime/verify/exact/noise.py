@@ -88,6 +88,11 @@ class Noise:
         """No loader has handed out a batch: what is drawn goes on from what was drawn before."""
         return self._hand.number == 0
 
+    @property
+    def _left_alone(self) -> bool:
+        """So are those that cannot draw the whole of a batch by hand, and give this process its rows of it."""
+        return self._natural or self._unseeded
+
     def _generator(self, device: torch.device) -> torch.Generator | None:
         if self._unseeded:
             return None
@@ -212,7 +217,7 @@ class Noise:
     def _randperm(self, original: Any) -> Callable[..., Any]:
         @wraps(original)
         def drawn(n: int, **kwargs: Any) -> Any:
-            if self._natural or self._unseeded:
+            if self._left_alone:
                 return original(n, **kwargs)
             if n == self._hand.rows:
                 self._recorder.hold("rows of a batch mixed by randperm", 0)
@@ -243,7 +248,7 @@ class Noise:
     def _bernoulli(self, original: Any) -> Callable[..., Any]:
         @wraps(original)
         def drawn(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if self._natural or self._unseeded:
+            if self._left_alone:
                 return original(input, *args, **kwargs)
             chance = args[0] if args else kwargs.get("p", input)
             return (self.fill(torch.empty_like(input).detach(), "uniform_") < chance).to(input.dtype)
@@ -253,7 +258,7 @@ class Noise:
     def _multinomial(self, original: Any) -> Callable[..., Any]:
         @wraps(original)
         def drawn(input: torch.Tensor, num_samples: int, replacement: bool = False, **kwargs: Any) -> Any:
-            if self._natural or self._unseeded or input.dim() != 2:
+            if self._left_alone or input.dim() != 2:
                 return original(input, num_samples, replacement, **kwargs)
             chances = input.detach().double()
             if not replacement:
@@ -292,7 +297,7 @@ class Noise:
         return drawn
 
     def _count(self) -> None:
-        if not self._natural and not self._unseeded:
+        if not self._left_alone:
             self._recorder.draws += 1
 
     def _replace(self, module: Any, name: str, positional: Callable[[Any], Any]) -> None:

@@ -138,10 +138,10 @@ class Suggestions:
             layout = given.get(node)
             if layout is not None and _is_cut(layout):
                 found[node] = Cut(node, self.unit, layout, sizes)
-        first = {call: replaced for cut in found.values() for call, replaced in self._first(cut)}
+        first = {ahead.node: ahead for cut in found.values() for ahead in self._first(cut)}
         return [*found.values(), *first.values()]
 
-    def _first(self, cut: Cut) -> Iterator[tuple[cst.CSTNode, Cut]]:
+    def _first(self, cut: Cut) -> Iterator[Cut]:
         """The batch that is drawn before the loop, where each turn draws the next one: ``x, y = get_batch()``."""
         names = self.unit.names
         targets = _targets(names, cut.node)
@@ -155,7 +155,7 @@ class Suggestions:
             alike = [t.value for t in _targets(names, call)] == [t.value for t in targets]
             read = any(names.order(call) < names.order(r) < start for b in bindings if b is not None for r in b.reads)
             if alike and not read and self.reach.called_at(call) == self.reach.called_at(cut.node):
-                yield call, cut._replace(node=call)
+                yield cut._replace(node=call)
 
     def _only_trains(self, cut: Cut) -> bool:
         """Whether a function is called from the loop's own code alone."""
