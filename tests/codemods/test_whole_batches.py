@@ -123,3 +123,28 @@ def test_a_view_that_mixes_rows_is_the_reason_and_its_remedy_leads_on(
     assert "x.transpose(0, 1).reshape(...)" in told.remedy
     text = migrated(STATES.format(asked="last.transpose(0, 1).reshape(-1, 10, 1)"))
     assert "rows, labels = accelerator.shard_batch((rows, labels))\n" in text
+
+
+UNSEEN = """\
+import torch
+from torch import nn
+from somewhere import solve
+
+x, y = torch.randn(100, 8), torch.randint(2, (100,))
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(9):
+    w = y.float()
+    loss = ({given} * w).sum() / w.sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("given", ["solve(model(x))[:, 0]", "solve(model(x))[0]", "solve(model(x)).logits"])
+def test_a_part_of_what_unseen_code_gives_meets_no_rows_that_are_cut(
+    check_noop: Callable[..., None], given: str
+) -> None:
+    """Only the weights were cut, and the first step on two processes failed."""
+    check_noop(UNSEEN.format(given=given), "no-data-parallel-axis")

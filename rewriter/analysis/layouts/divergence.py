@@ -16,7 +16,7 @@ import libcst as cst
 
 from ...facts.module import Gather
 from ...facts.roles import Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, tensor_parts
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import key_of
@@ -36,8 +36,8 @@ from .own_answers import functions_in, own_answers
 from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
 from .writes import TENSOR_PARTS, Key, Part, WrittenValue, field_of, writes_of
 
-_SAME = frozenset("ndim dtype device requires_grad is_cuda __class__ __name__ dataset".split())
-"""Attributes of a shard that are equal on all processes."""
+_SAME = frozenset("__class__ __name__ dataset".split())
+"""Attributes of what is sharded that are equal on all processes, beside those that describe a tensor."""
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
 
 
@@ -336,7 +336,7 @@ class Equality:
         yield Variable(binding, unshadowed(unit.names, binding, node))
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
-        if node.attr.value in _SAME:
+        if node.attr.value in _SAME or tensor_parts.describes(node.attr.value):
             return
         own = field_of(unit, node)
         if own is not None or node.attr.value not in TENSOR_PARTS:

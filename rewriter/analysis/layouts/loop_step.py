@@ -10,7 +10,7 @@ import libcst as cst
 
 from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, TENSORS, Role
-from ...facts.torch_api import process_calls
+from ...facts.torch_api import process_calls, tensor_parts
 from ..dataflow.callees import method_name
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit, Unknown, origins
@@ -395,14 +395,11 @@ def _counted_name(value: cst.BaseExpression) -> cst.Name | None:
     return names[0] if is_row_count(value) and names and names[0].value not in ("size", "shape") else None
 
 
-_OF_TENSORS = frozenset("shape T mT H data dtype device ndim grad real imag is_cuda requires_grad".split())
-
-
 def entry(unit: Unit, read: cst.Name) -> cst.Attribute | cst.Subscript | None:
     """The entry of a result object or of a dict that a read of its name reads; None for a method or a tensor's part."""
     part = unit.names.parents.get(read)
     above = unit.names.parents.get(part) if part is not None else None
-    if isinstance(part, cst.Attribute) and part.value is read and part.attr.value not in _OF_TENSORS:
+    if isinstance(part, cst.Attribute) and part.value is read and not tensor_parts.is_part(part.attr.value):
         return None if isinstance(above, cst.Call) and above.func is part else part
     if isinstance(part, cst.Subscript) and part.value is read and isinstance(_key(part), cst.SimpleString):
         return part

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from ....facts.torch_api import tensor_parts
 from ...syntax.nodes import dotted, entry_key, is_none
 from ...syntax.scopes import Binding
 from ...syntax.walk import nodes_in
@@ -249,6 +250,8 @@ class Expressions(Memory):
             return base.items[base.names.index(name)]
         if isinstance(inner(base), (Shard, ShardRow, Partial, Unclear, Whole)):
             return self._of_tensor(base, name, node)
+        if isinstance(base, Foreign) and not tensor_parts.describes(name) and name != "shape":
+            return base  # `solve(x).logits`, `solve(x).T`
         return self.fields.get(name, REPLICATED)
 
     def _of_tensor(self, base: Layout, name: str, node: cst.Attribute) -> Layout:
@@ -262,7 +265,7 @@ class Expressions(Memory):
                 return transposed(held, node)
         if name in ("data", "real"):
             return held
-        if name in ("ndim", "dtype", "device", "is_cuda", "requires_grad", "grad", "layout"):
+        if tensor_parts.describes(name) or name == "grad":
             return REPLICATED
         if isinstance(held, Each) and held.table:
             return inner(held)  # `encoded.input_ids`
@@ -281,7 +284,8 @@ class Expressions(Memory):
             return value.items[value.names.index(key)] if key in value.names else REPLICATED
         layouts = [self._eval(part.value) if isinstance(part, cst.Index) else self._bounds(part) for part in parts]
         found = on_each_path(value, lambda one: _taken(one, parts, layouts, node), node)
-        return self._foreign(found) if _picks_rows(parts[0], layouts[0]) else found
+        picks = isinstance(value, Foreign) or _picks_rows(parts[0], layouts[0])
+        return self._foreign(found) if picks else found
 
     def _foreign(self, layout: Layout) -> Layout:
         """What a turn takes from somewhere, beside the batch that is cut: it may have as many rows as the whole batch.
