@@ -16,11 +16,12 @@ import libcst as cst
 from ..analysis.syntax.names import Names
 from ..analysis.syntax.scopes import Binding, ScopeKind
 from ..analysis.syntax.walk import children, descendants
+from ..facts.spellings import OWN_NAMES
 from .apply import apply
 from .edits import Edit, Remove, speaks_of_device
 from .imports import exported, names_in
 
-_LOOKING = frozenset({"globals", "locals", "vars", "eval", "exec"})
+_LOOKING = OWN_NAMES | {"eval", "exec"}
 _CALLS = frozenset("is_available device_count is_built device range list int str bool len input max min format".split())
 _CHOOSING = frozenset("the a tensor tensors type types device configuration config choose select set define".split())
 _ROUNDS = 4

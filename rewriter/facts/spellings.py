@@ -1,4 +1,4 @@
-"""How scripts spell devices and the number of a GPU, which have no name in an API."""
+"""How scripts spell devices, the number of a GPU and their own names, which have no name in an API."""
 
 from __future__ import annotations
 
@@ -14,3 +14,6 @@ WITHOUT_CUDA = frozenset(
     "is_available device_count is_initialized is_bf16_supported manual_seed manual_seed_all empty_cache".split()
 )
 """Functions of `torch.cuda` that answer, or do nothing, where there is no CUDA."""
+
+OWN_NAMES = frozenset({"globals", "locals", "vars"})
+"""Builtins that, called without an argument, give the names of a file or a function with what they hold."""

@@ -10,8 +10,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import Function, Instance, Klass, State, Unit
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.walk import descendants
-
-_NAMES = frozenset({"globals", "locals", "vars"})
+from ..facts.spellings import OWN_NAMES
 
 
 def called_by_computed_names(state: State, reach: Reach) -> set[Code]:
@@ -37,7 +36,7 @@ def _callees(unit: Unit, call: cst.Call) -> Iterator[cst.BaseExpression]:
 def _reads_own_names(callee: cst.BaseExpression) -> bool:
     """``globals()[name]``, ``eval(name)``."""
     if isinstance(callee, cst.Subscript) and isinstance(callee.value, cst.Call):
-        return _name(callee.value) in _NAMES and not callee.value.args
+        return _name(callee.value) in OWN_NAMES and not callee.value.args
     return isinstance(callee, cst.Call) and _name(callee) == "eval"
 
 

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from ..facts.computed_modules import asked_modules
+from ..facts.spellings import OWN_NAMES
 
-_OWN_NAMES = frozenset({"globals", "locals", "vars", "eval"})
+_LOOKING = OWN_NAMES | {"eval"}
 
 
 def looked_up(nodes: Sequence[ast.AST]) -> set[str]:
@@ -82,5 +83,5 @@ def _named(call: ast.Call) -> str:
 
 def _reads_own(call: ast.Call) -> bool:
     """Whether a call may read any name that the file has: ``globals()[name]``, ``eval(name)``."""
-    own = isinstance(call.func, ast.Name) and call.func.id in _OWN_NAMES
+    own = isinstance(call.func, ast.Name) and call.func.id in _LOOKING
     return own and (not call.args or (_named(call) == "eval" and not isinstance(call.args[0], ast.Constant)))

@@ -9,6 +9,7 @@ import libcst as cst
 
 from ...facts.computed_modules import ANY, asked_modules
 from ...facts.roles import SHARES, Origin, Role
+from ...facts.spellings import OWN_NAMES
 from ...facts.torch_api import process_calls, questions, surroundings
 from ..syntax.nodes import positional
 from . import ranks, registries
@@ -296,7 +297,7 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
                 state.solver.watch(call.first(), partial(_searched, call, name=one))
     elif name == "vars" and call.args:
         state.solver.watch(call.first(), lambda t: _table(call, t))
-    elif name in ("globals", "locals", "vars") and not call.args:
+    elif name in OWN_NAMES and not call.args:
         state.solver.add(call.result, state.external(call.unit.name + registries.TABLE))
     elif name == "eval" and call.args and not isinstance(call.node.args[0].value, cst.SimpleString):
         registries.own(state, call.unit, call.result)

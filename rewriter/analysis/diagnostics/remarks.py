@@ -26,6 +26,7 @@ from ..training.training import Training
 from .batch_norms import batch_norms
 from .batch_statistics import compares_with_batch
 from .process_memory import memories
+from .replaced_code import replaced_code
 
 
 def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
@@ -38,6 +39,7 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
     yield from of_apex(state, unit)
     yield from _unstepped(state, unit, reach)
     yield from _unseen_savers(state, unit, reach)
+    yield from replaced_code(state, unit, reach)
 
 
 def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:

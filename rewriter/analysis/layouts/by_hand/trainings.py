@@ -10,6 +10,7 @@ from ...dataflow.call_graph import Code, Reach
 from ...dataflow.callees import method_name
 from ...dataflow.values import CallRecord, State, Unit
 from ...syntax.definitions import plain_values
+from ...syntax.own_names import set_by_name
 from ...syntax.walk import descendants
 from ...training.training import Training
 
@@ -93,8 +94,11 @@ def counts_rounds(unit: Unit, source: cst.BaseExpression) -> bool:
 
 def is_undefined(unit: Unit, source: cst.BaseExpression) -> bool:
     """Whether it is a name that nothing defines: the script fails there."""
-    binding = unit.names.binding(source) if isinstance(source, cst.Name) else None
-    return isinstance(source, cst.Name) and (binding is None or not binding.definitions) and not unit.names.stars
+    if not isinstance(source, cst.Name) or unit.names.stars:
+        return False
+    binding = unit.names.binding(source)
+    by_name = (set_by_name(node) for node in unit.names.every(cst.Assign, cst.Call))
+    return (binding is None or not binding.definitions) and not any(one in ("", source.value) for one in by_name)
 
 
 _COUNTERS = ("range", "trange", "count")

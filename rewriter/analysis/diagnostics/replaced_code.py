@@ -1,0 +1,107 @@
+"""What a program replaces while it runs, and not in its text: methods of classes and objects, names of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import libcst as cst
+
+from ...facts.roles import Origin, Role
+from ...facts.torch_api import questions
+from ...facts.torch_api.loading import row
+from ...findings import Finding
+from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
+from ..dataflow.solver import Slot, Thing
+from ..dataflow.values import External, Function, Klass, State, Unit
+from ..syntax.nodes import dotted
+from ..syntax.own_names import set_by_name
+from ..syntax.walk import descendants, nodes_in
+
+
+class _Replaced(NamedTuple):
+    holder: cst.BaseExpression
+    name: str
+    value: cst.BaseExpression
+
+
+def replaced_code(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """What was read is not what runs: one finding for each method, and one for the names of the file."""
+    told: set[str] = set()
+    named = False
+    for node in unit.names.every(cst.Assign, cst.Call):
+        if unit.names.function(node) not in reach.reachable:
+            continue
+        for one in _attributes(node):
+            method = f"{dotted(one.holder)}.{one.name}"
+            if method not in told and _is_method(state, one):
+                told.add(method)
+                yield Finding(
+                    "replaced-code",
+                    node,
+                    f"`{method}` is replaced here. This answer was made with the method that its class has",
+                    "no action needed if the new one gives rows for rows, or a loss of the same kind, as the old one "
+                    "does; otherwise put its code into the class, then migrate",
+                    case="method",
+                )
+        name = set_by_name(node)
+        if name is not None and not named:
+            named = True
+            what = f"the variable `{name}` is" if name else "variables of this file are"
+            yield Finding(
+                "replaced-code",
+                node,
+                f"{what} set here by name, which is not followed: this answer was made without the new values",
+                "no action needed if they are settings, such as numbers and paths; otherwise assign them to variables "
+                "that are written out, then migrate",
+                case="names",
+            )
+
+
+def _attributes(node: cst.CSTNode) -> Iterator[_Replaced]:
+    """``Net.forward = f``, ``setattr(Net, "forward", f)``."""
+    if isinstance(node, cst.Assign):
+        for target in node.targets:
+            if isinstance(target.target, cst.Attribute):
+                yield _Replaced(target.target.value, target.target.attr.value, node.value)
+    elif isinstance(node, cst.Call) and method_name(node) == "setattr" and len(node.args) == 3:
+        holder, name, value = (arg.value for arg in node.args)
+        if isinstance(name, cst.SimpleString) and isinstance(name.evaluated_value, str):
+            yield _Replaced(holder, name.evaluated_value, value)
+
+
+def _is_method(state: State, one: _Replaced) -> bool:
+    """Whether a function takes the place of a method that is read; what wraps the old one does what that does."""
+    slot = state.values.get(one.holder)
+    old = f"{dotted(one.holder)}.{one.name}"
+    if slot is None or any(dotted(part) == old for part in nodes_in(one.value, cst.Attribute)):
+        return False
+    given = state.values.get(one.value)
+    functions = isinstance(one.value, cst.Lambda) or (given is not None and _gives_function(given.things))
+    functions = functions or any(_gives_function(s.things) for s in _parts(state, one.value))
+    return functions and any(_has_method(state, thing, one.name) for thing in slot.things)
+
+
+def _parts(state: State, value: cst.BaseExpression) -> Iterator[Slot]:
+    """What is in a call: ``partial(f, model)``, ``MethodType(f, model)``, ``f.__get__(model)``."""
+    for node in descendants(value) if isinstance(value, cst.Call) else ():
+        slot = state.values.get(node)
+        if slot is not None:
+            yield slot
+
+
+def _gives_function(things: Iterable[Thing]) -> bool:
+    return any(isinstance(thing, Function) for thing in things)
+
+
+def _has_method(state: State, thing: Thing, name: str) -> bool:
+    """Whether this method of a thing is read, or taken for known: of the program's classes, of torch's."""
+    if isinstance(thing, External):
+        runs = questions.constructed(thing.qualified) is not None and name in ("forward", "step")
+        return runs or (thing.qualified == "torch.Tensor" and row(f"torch.Tensor.{name}") is not None)
+    klass = thing if isinstance(thing, Klass) else state.klass.get(thing) if isinstance(thing, Origin) else None
+    klass = klass if klass is not None else getattr(thing, "klass", None)
+    if isinstance(klass, Klass) and klass.method(name) is not None:
+        return True
+    return isinstance(thing, Origin) and thing.role in (Role.MODEL, Role.CRITERION) and name == "forward"
