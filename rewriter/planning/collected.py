@@ -29,13 +29,7 @@ from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart
 from ..analysis.layouts import metrics
 from ..analysis.layouts.agreed_decisions import decisions
-from ..analysis.layouts.batch_artifacts import (
-    dropped_batches,
-    early_lengths,
-    filled_batches,
-    mean_of_batches,
-    own_rows_under,
-)
+from ..analysis.layouts.batch_artifacts import dropped_batches, early_lengths, filled_batches
 from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_numbers import batch_numbers
 from ..analysis.layouts.batch_shapes import tied_shapes
@@ -51,6 +45,7 @@ from ..analysis.layouts.own_counts import means_by_rows, own_counts
 from ..analysis.layouts.own_weights import own_weights
 from ..analysis.layouts.row_places import placed_rows
 from ..analysis.layouts.shown_rows import one_share
+from ..analysis.layouts.sums_of_means import mean_of_batches, not_summed, own_rows_under
 from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
@@ -300,14 +295,16 @@ class Collected:
         else:
             self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))
             means = dict(means_by_rows(reach, self.unit, equality.shared, self.gathers))
-            means.update(mean_of_batches(reach, self.unit, equality.shared))
-            self.findings.extend(told(self.figures, means))
+            added = dict(mean_of_batches(reach, self.unit, equality.shared))
+            means.update(not_summed(added, self.gathers))
+            sums = {*means, *added}
+            self.findings.extend(told(self.figures, sums))
             self.findings.extend(means.values())
             self.findings.extend(own_counts(reach, self.unit, equality.shared, self.gathers, self.before_prepare))
             early = list(early_lengths(state, self.unit, equality.shared, self.before_prepare))
             self.findings.extend(early)
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
-            self.averages = [a for a in self.averages if a.node not in means] if not early else []
+            self.averages = [a for a in self.averages if a.node not in sums] if not early else []
             self.findings.extend(filled_batches(reach, self.unit, training, self.gathers, means))
             self.findings.extend(joined_metrics(state, self.unit, reach, equality.shared, self.gathers))
             if not self.program.abilities.fills_turns:

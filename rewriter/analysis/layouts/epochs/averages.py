@@ -27,6 +27,7 @@ from ..batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from ..constant_quotients import by_constants
 from ..engine.layout import (
     Partial,
+    ShardSize,
     inner,
     varies,
 )
@@ -36,6 +37,7 @@ from ..last_batches import always_drops_last
 from ..losses import reduced
 from ..phases import has_phases
 from ..single_rows import read_alone
+from ..sums_of_means import divisors_in, is_divided_as_in_script
 from .findings import (
     NUMBER,
     averaged,
@@ -350,14 +352,18 @@ class _Loop:
             yield from self.losses.returned(value, because)
 
     def _sums_batches(self, total: Total) -> bool:
-        """Whether means of batches are added up and divided by a constant, ``total / 1000``: the batches of all
-        processes make up that figure."""
+        """Whether means of batches are added up and divided by what is as large as in the script, ``total / 1000``,
+        ``total / len(data)``: the batches of all processes make up that figure."""
         binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
         if binding is None or self.step.is_weighed(total):
             return False
-        divisors = by_constants(self.state, self.unit, binding, self.inside)
-        fewer = self.step.has_fewer() and bool(divisors) and None not in divisors
-        return fewer and all(self._is_of_losses(value) for value in total.value)
+        if not self.step.has_fewer() or not isinstance(self.loop, cst.For):
+            return False
+        divisors = (one for value in total.value for one in divisors_in(value))
+        if any(isinstance(inner(self.layouts.value(one)), ShardSize) for one in divisors):
+            return False  # the rows of the last batch of one process say nothing of those of another
+        kept = is_divided_as_in_script(self.reach, self.unit, binding, self.loop)
+        return kept and all(self._is_of_losses(value) for value in total.value)
 
     def _is_of_losses(self, value: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
         """Whether a loss, which is reduced, is in each term of a sum: any other is added once a batch of a process."""

@@ -1011,7 +1011,7 @@ def test_a_loss_that_is_scaled_before_its_backward_pass_is_one_before_that_too(t
     top = "class Judge(torch.nn.Module):\n    def forward(self, x, y):\n        return judged(x, y)"
     step = "share = judge(x, y)\ntotal += share.item()\nshare = share / 4\nshare.backward()"
     text, _ = trained(top=top, built="judge = Judge()", step=step, epoch="print(total)")
-    assert 'total += accelerator.reduce(share.detach(), reduction="mean").item()\n' in text
+    assert 'total += accelerator.reduce(share.detach(), reduction="sum").item()\n' in text
 
 
 STAGES = """\

@@ -92,7 +92,7 @@ def test_sums_with_one_divisor_are_told_together() -> None:
 
 @pytest.mark.hazard("U13")
 def test_each_of_two_means_by_a_count_of_batches_is_told(trained: Callable[..., tuple[str, list[str]]]) -> None:
-    step = "total += loss.item()\nright = float((model(x).argmax(1) == y).sum()) / len(y) * 100\nshare += right"
+    step = "total += loss.item() + 0\nright = float((model(x).argmax(1) == y).sum()) / len(y) * 100\nshare += right + 0"
     _, found = trained(built="share = 0", step=step, epoch="by = len(data) // 32\nprint(total / by, share / by)")
     assert found.count("mean-of-batches") == 2
 
