@@ -16,8 +16,8 @@ XLA_VENV := .venv-xla
 XLA_READY := $(XLA_VENV)/.ready
 ACCELERATE_XLA_READY := $(XLA_VENV)/.ready-accelerate
 PROCESSES ?= 2
-# One more than the processes: a third of their time, tests wait for what they have started.
-WORKERS ?= 3
+# Twice the processes: almost half of their time, tests wait for what they have started, or for a limit of time.
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 OF_THE_REWRITER := tests/rewriter tests/codemods tests/hazards tests/test_fixtures.py

@@ -56,10 +56,15 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_CACHE_HOME"] = folder.name
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of this folder run whole programs, some for a minute: first, so that no worker is late at the end."""
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+
+
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    """One server for the tests of a worker."""
-    server: Forks = _beside("forking").Forks()
+    """One server for the tests of a worker; what carries out `--verify` is imported, too."""
+    server: Forks = _beside("forking").Forks("torchlift.runtime.verify.conductor")
     yield server
     server.close()
 

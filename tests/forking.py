@@ -15,10 +15,15 @@ from pathlib import Path
 
 
 class Forks:
-    """Starts processes from one that has imported torch (`forks.py`)."""
+    """
+    Starts processes from one that has imported torch (`forks.py`).
 
-    def __init__(self) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("forks.py"))]
+    Args:
+        modules: what else it has imported.
+    """
+
+    def __init__(self, *modules: str) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("forks.py")), *modules]
         # what is read once, at the start of an interpreter or at the import of torch
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         settings = {**threads, "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "error::FutureWarning"}

@@ -1,15 +1,17 @@
 """
 A process that has imported torch and forks others: most of what a test of the runtime waits for is that import.
 
-`python tests/forks.py` reads requests from its input, one JSON object in a line: `argv` (a script, or `-m` and a
-module, and the arguments), `cwd`, `env`, and the files `out` and `err`. It answers with the number of the new process,
-and later with the status of each that has ended. What is forked runs as `__main__` and ends as every interpreter does.
+`python tests/forks.py [MODULE...]` imports these modules, too. It reads requests from its input, one JSON object in a
+line: `argv` (a script, or `-m` and a module, and the arguments), `cwd`, `env`, and the files `out` and `err`. It
+answers with the number of the new process, and later with the status of each that has ended. What is forked runs as
+`__main__` and ends as every interpreter does.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -28,6 +30,8 @@ def main() -> None:
     import torch.utils.data
 
     del torch
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     # A fork that collects garbage goes through all that was imported, and copies it: three quarters of its time.
     gc.collect()
     gc.freeze()

@@ -33,6 +33,13 @@ SWALLOWED = {
 }
 
 
+@pytest.mark.xdist_group("a group")
+def test_a_group_of_tests_stays_on_one_worker(request: pytest.FixtureRequest) -> None:
+    """What tests share, the first computes: with another version of pytest or xdist, each worker might do it again."""
+    if request.config.getoption("loadgroup", False):
+        assert request.node.nodeid.endswith("@a group")
+
+
 @pytest.mark.parametrize(("text", "lines"), SWALLOWED.values(), ids=SWALLOWED)
 def test_what_swallows_an_error_is_found(text: str, lines: list[int]) -> None:
     assert list(swallowed(text)) == lines

@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("words")  # one worker reads the product
+
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("rewriter", "codemods", "runtime")
 PAGES = (

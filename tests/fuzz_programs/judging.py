@@ -51,7 +51,7 @@ class Judge:
 
     def __init__(self, procs: tuple[int, ...] = (1, 2), planted: tuple[str, str] | None = None) -> None:
         self._procs, self._planted = procs, planted
-        self._forks = Forks()
+        self._forks = Forks("torchlift.runtime.verify.conductor")
 
     def __call__(self, text: str) -> Judged:
         """The verdict on a program."""

@@ -277,6 +277,7 @@ def _refusal(path: Path, tree: ast.Module, call: ast.Call) -> Iterator[Refusal]:
         yield Refusal(f"{path.relative_to(ROOT)}:{call.lineno}", written, words)
 
 
+@pytest.mark.xdist_group("refusals")
 def test_every_refusal_has_a_case() -> None:
     """A new one needs a program that is refused for it, and the same with its remedy followed."""
     assert len(_refusals()) > 70
@@ -284,5 +285,6 @@ def test_every_refusal_has_a_case() -> None:
     assert missing == []
 
 
+@pytest.mark.xdist_group("refusals")
 def test_every_case_is_of_a_refusal_that_exists() -> None:
     assert {id for case in ALL for id in case.id.split(", ")} <= {refusal.id for refusal in _refusals()}

@@ -24,6 +24,11 @@ class Stream(IterableDataset):
         return iter(self.rows)
 
 
+def release(loader):
+    """End its workers. Where the collector finds them in a cycle, torch waits five seconds for each."""
+    loader._iterator = None
+
+
 def train(kind, split, middle, load, stateful=False, persists=False):
     """The weights and draws at the end; `load` begins where the checkpoint of the other run was saved."""
     config = DataLoaderConfiguration(
@@ -62,9 +67,12 @@ def train(kind, split, middle, load, stateful=False, persists=False):
             if not load and epoch == AT and number == middle:
                 accelerator.save_state(place)
         assert number == whole, (epoch, number, "an epoch is not whole")
+        if skip:
+            release(batches)
         skip = 0
         if not load and epoch == AT and not middle:
             accelerator.save_state(place)
+    release(loader)
     flat = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
     return [*flat.tolist(), *scheduler.get_last_lr(), random.random(), torch.rand(()).item()]
 

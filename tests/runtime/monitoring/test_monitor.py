@@ -13,6 +13,8 @@ from torchlift.runtime.monitoring import checksums, judges
 from torchlift.runtime.monitoring.rows import _whole
 from torchlift.runtime.process.statements import JUDGES, Board, SharedVerdict
 
+pytestmark = pytest.mark.xdist_group("monitor")  # one worker runs the job
+
 NOT_PREPARED = {
     "a_model_that_is_never_prepared": ["SGD.step() at ", "`model` (a Sequential)", "unsynchronized(model)"],
     "weights_beside_the_model": ["Adam.step() at ", "`margins` (a Linear)", "unsynchronized(margins)"],
