@@ -145,10 +145,15 @@ def drop_unused(before: Names, module: cst.Module, taken: Collection[str] = ()) 
     if not idle:
         return module
     body: list[cst.BaseStatement] = []
+    carried: Sequence[cst.EmptyLine] = ()
+    """What is above an import that goes: the next line of its group begins the group then."""
     for statement in module.body:
-        kept = _kept(statement, idle)
-        if kept is not None:
-            body.append(kept)
+        kept, own = _kept(statement, idle), getattr(statement, "leading_lines", ())
+        if kept is None:
+            carried = own or carried
+        else:
+            body.append(kept if own or not carried else kept.with_changes(leading_lines=carried))
+            carried = ()
     if body and body[0] is not module.body[0] and not module.header:
         body[0] = _without_blanks(body[0])
     return module.with_changes(body=body)

@@ -349,10 +349,14 @@ class Router:
                     yield call
 
     def _sees(self, code: Code, way: Way) -> bool:
-        """Whether the accelerator's name is visible in some code without being handed down."""
+        """Whether the accelerator's name is visible in some code without being handed down, also where another file
+        imports that: what is made below ``if __name__ == "__main__":`` is not there then."""
         unit = self.reach.unit(code)
         if way.home is None or way.home[0] is not unit or way.code is None or way.handed:
             return False
+        if code in self.shared and isinstance(way.code, cst.Module):
+            if not isinstance(unit.names.parents.get(unit.names.statement(way.home[1].node)), cst.Module):
+                return False
         scope: Scope | None = unit.names.scopes[code].parent
         while scope is not None:
             if scope.node is way.code:

@@ -164,11 +164,19 @@ def chooses_device(state: State, unit: Unit, function: cst.FunctionDef) -> bool:
 
 
 def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:
-    """Whether the entry script itself begins with a function: who calls it runs the program as it is."""
-    if unit.place.name != ENTRY:
+    """Whether the entry script itself begins with a function: who calls it runs the program as it is. None of them is
+    the program of a script that makes an optimizer below ``if __name__ == "__main__":`` itself."""
+    if unit.place.name != ENTRY or reach.state.once((_optimizes, unit), lambda: _optimizes(reach.state, unit)):
         return False
     sites = reach.sites(function) if isinstance(function, (cst.FunctionDef, cst.Lambda)) else ()
     return any(isinstance(unit.names.function(site), cst.Module) for site in sites if site in unit.names.parents)
+
+
+def _optimizes(state: State, unit: Unit) -> bool:
+    """Whether a script makes an optimizer outside of functions, under a condition: not where it is imported."""
+    outside = (call for call in unit.names.calls if isinstance(unit.names.function(call), cst.Module))
+    made = (call for call in outside if origins(state.values.get(call), Role.OPTIMIZER))
+    return any(next(unit.names.enclosing(call, cst.If), None) is not None for call in made)
 
 
 def used_elsewhere(unit: Unit, function: cst.CSTNode) -> str | None:

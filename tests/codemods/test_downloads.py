@@ -288,3 +288,50 @@ def test_what_one_process_brings_while_the_others_wait_needs_no_turn(
     assert '\ndata = Letters("letters", download="-d" in sys.argv)\n' in out
     unpacked = "    if accelerator.is_main_process:\n        with tarfile.open("
     assert unpacked in out and "archive.extractall(root)\n    accelerator.wait_for_everyone()\n" in out
+
+
+HANDED = """\
+def rows_of(where, {parameter}):
+    return datasets.MNIST(where, download={read})
+
+data = rows_of({given})
+"""
+ASKED = {
+    "under another name": ("save", "save", "'d', args.keep"),
+    "under another name, by it": ("fetch", "fetch", "'d', fetch=True"),
+    "by its place": ("download", "download", "'d', True"),
+    "by default": ("download=True", "download", "'d'"),
+    "in a mapping": ("download=False", "download", "'d', **options"),
+    "of what was read": ("save", "save", "'d', len(sys.argv) > 1"),
+}
+NOT_ASKED = {
+    "by default": ("save=False", "save", "'d'"),
+    "by its place": ("save", "save", "'d', False"),
+    "by its word": ("download", "download", "'d', download=None"),
+}
+
+
+@pytest.mark.parametrize(("parameter", "read", "given"), ASKED.values(), ids=ASKED)
+def test_a_download_that_a_caller_asks_for_is_made_in_turn_below(
+    parameter: str, read: str, given: str, lines: Lines
+) -> None:
+    """The word is seen at a call that says it, and this one does not: every process downloaded at the same time."""
+    top = HANDED.format(parameter=parameter, read=read, given=given)
+    _, new, findings = lines(imports=f"import sys\n{DATASETS}", top=top)
+    assert new[-2:] == [
+        "    with accelerator.main_process_first():",
+        f"        return datasets.MNIST(where, download={read})",
+    ]
+    assert findings == []
+
+
+@pytest.mark.parametrize(("parameter", "read", "given"), NOT_ASKED.values(), ids=NOT_ASKED)
+def test_what_no_caller_asks_for_is_not_downloaded(parameter: str, read: str, given: str, lines: Lines) -> None:
+    top = HANDED.format(parameter=parameter, read=read, given=given)
+    assert lines(imports=DATASETS, top=top) == ([], [], [])
+
+
+def test_a_caller_that_says_the_word_has_the_turn(lines: Lines) -> None:
+    top = HANDED.format(parameter="download=False", read="download", given="'d', download=True")
+    _, new, _ = lines(imports=DATASETS, top=top)
+    assert new == ["with accelerator.main_process_first():", "    data = rows_of('d', download=True)"]

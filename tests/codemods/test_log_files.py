@@ -88,8 +88,26 @@ def test_a_file_that_is_open_during_the_training(lines: Lines) -> None:
     assert "with open('a' if accelerator.is_main_process else os.devnull, 'w') as log:" in new
 
 
-def test_a_file_that_is_read_again_is_left_and_reported(lines: Lines) -> None:
-    assert lines(built="log = open('a', 'w+')") == ([], [], ["main_process"])
+READ = ["log.seek(0)\nprint(log.read())", "rows = json.load(log)", "other = log", "for line in log:\n    print(line)"]
+
+
+@pytest.mark.parametrize("use", READ)
+def test_a_file_that_is_read_again_is_left_and_reported(use: str, lines: Lines) -> None:
+    *_, findings = lines(imports="import json", built="log = open('a', 'w+')", end=use)
+    assert findings == ["main_process"]
+
+
+@pytest.mark.parametrize("mode", ["w+", "a+", "r+"])
+def test_a_file_that_could_be_read_and_is_only_written(mode: str, lines: Lines) -> None:
+    """It was left, and each process wrote to it."""
+    end = "log.write('x')\nlog.close()"
+    _, new, findings = lines(imports="import os", built=f"log = open('a', '{mode}')", end=end)
+    assert new == [f"log = open('a' if accelerator.is_main_process else os.devnull, '{mode}')"] and findings == []
+
+
+def test_a_plus_in_the_path_says_nothing_of_the_mode(lines: Lines) -> None:
+    made = "log = open('a+b', 'w')"
+    assert lines(imports="import os", built=made, end="rows = json.dump([], log)")[2] == []
 
 
 LOGGING: dict[str, tuple[str, str]] = {

@@ -55,6 +55,13 @@ def legacy_tensors(state: State, unit: Unit, mover: Mover) -> list[LegacyTensor]
     return found
 
 
+def casts_to_gpu(state: State, record: CallRecord) -> bool:
+    """Whether a call moves its receiver by the type of a tensor: ``batch.type(torch.cuda.FloatTensor)``."""
+    named = record.node.args[0].value if method_name(record.node) == "type" and len(record.node.args) == 1 else None
+    types = (_types(state.slot(named).things) or _spelled(named)) if named is not None else None
+    return types is not None and types[1]
+
+
 def _types(things: Iterable[object]) -> tuple[str, bool] | None:
     """The dtype of the tensor types among some things, and whether one is bound to CUDA; None where they disagree."""
     names = [t.qualified for t in things if isinstance(t, External)]

@@ -10,6 +10,7 @@ from ..dataflow.callees import method_name
 from ..dataflow.containers import members
 from ..dataflow.values import State, origins
 from ..training.row_code import run_for_rows
+from .legacy import casts_to_gpu
 
 _MOVES = frozenset({"to", "cuda", "send_to_device", "to_device", "copy_"})
 
@@ -34,7 +35,7 @@ def _found(state: State, reach: Reach) -> set[Origin]:
     moved = [
         slot
         for call, record in state.calls.items()
-        if method_name(call) in _MOVES and reach.function_of(call) in reach.reachable
+        if (method_name(call) in _MOVES or casts_to_gpu(state, record)) and reach.function_of(call) in reach.reachable
         for slot in (record.receiver, members(state, record.first) if record.first is not None else None)
     ]
     state.solver.run()

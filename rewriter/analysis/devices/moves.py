@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...facts.placement import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import process_calls
+from ...facts.torch_api import process_calls, questions
 from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
@@ -237,7 +237,9 @@ class Mover:
         if not isinstance(node, cst.Attribute) or node.attr.value not in ("device", "dev"):
             return False
         base = self.state.values.get(node.value)
-        return base is not None and any(isinstance(t, Unknown) for t in base.things) and not origins(base)
+        if base is None or origins(base):
+            return False
+        return any(isinstance(t, Unknown) and not questions.gives_tensor(t.qualified) for t in base.things)
 
     def _numbered(self, call: cst.Call, node: cst.BaseExpression) -> bool:
         """``model.to(0)``, ``x.to(self.gpu_id)``: a GPU by its number, which is the same one on every process."""

@@ -9,10 +9,12 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind
 from ...facts.torch_api import questions, surroundings
 from ...findings import Finding
+from ..dataflow.call_binding import argument_for
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.constant_values import constants_of
 from ..dataflow.containers import key_of
 from ..dataflow.solver import Thing
-from ..dataflow.values import Function, Klass, State, Unit
+from ..dataflow.values import CallRecord, Function, Klass, State, Unit
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from .brought import brings
@@ -72,10 +74,27 @@ class Fetches:
         return asked
 
     def _is_off(self, asked: cst.BaseExpression) -> bool:
-        """Whether a download is never asked for here; what a caller asks for is seen at the call."""
+        """Whether a download is never asked for here. A caller that says ``download=`` itself is seen at its call."""
         binding = self.unit.names.binding(asked) if isinstance(asked, cst.Name) else None
-        handed = binding is not None and any(isinstance(d, cst.Param) for d in binding.definitions)
-        return handed or (isinstance(asked, cst.Name) and asked.value in ("False", "None"))
+        function = binding.scope.node if binding is not None else None
+        param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None) if binding else None
+        if param is None or not isinstance(function, (cst.FunctionDef, cst.Lambda)):
+            return isinstance(asked, cst.Name) and asked.value in ("False", "None")
+        sites = self.together.reach.reached_sites(function)
+        return function not in self.state.escaped and all(self._asks_for_none(function, param, s) for s in sites)
+
+    def _asks_for_none(self, function: cst.FunctionDef | cst.Lambda, param: cst.Param, site: CallRecord) -> bool:
+        """Whether a call of the program's own asks for no download by a parameter, or says so by its word."""
+        given = argument_for(self.unit, function, param, site)
+        if given is not None and given is keyword(site.node, "download"):
+            return True
+        if given is None and any(arg.star for arg in site.node.args):
+            return False
+        constants = constants_of(self.state)
+        values = constants.of(site.unit, given) if given is not None else None
+        if given is None and param.default is not None:
+            values = constants.of(self.unit, param.default)
+        return values is not None and values <= {False, None}
 
     def _processes(self, call: cst.Call) -> bool:
         """A data set of a package whose constructor downloads and processes it, or a class of the program's with such

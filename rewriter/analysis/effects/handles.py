@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.effects import Handle
+from ...facts.module_paths import ENTRY
 from ...facts.reasons import about, called
 from ...facts.torch_api import questions, surroundings
 from ...findings import Finding, Severity
@@ -27,6 +28,7 @@ from .handle_reads import HandleReads
 INERT = "Inert()"
 _TRACKS = "each process would track its own run"
 
+_WRITES = frozenset({"write", "writelines", "flush", "close"})
 _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id get_key get_name".split())
 """What the run of a module tells, and scripts name files by."""
 
@@ -187,7 +189,9 @@ class Handles:
     def file(self, call: cst.Call) -> Handle | Finding:
         """A file that is opened for writing and used in many places: the other processes write to nowhere."""
         plain = outside_name(self.state.calls[call]) in ("builtins.open", "io.open", "codecs.open")
-        reads = any("+" in n.value for a in call.args for n in nodes_in(a.value, cst.SimpleString))
+        mode = keyword(call, "mode", 1)
+        reads = any("+" in n.value for n in (nodes_in(mode, cst.SimpleString) if mode is not None else ()))
+        reads = reads and not self._only_writes(call)
         path = call.args[0] if call.args and not call.args[0].star else None
         if not plain or reads or path is None or (path.keyword is not None and path.keyword.value != "file"):
             return Finding(
@@ -198,6 +202,16 @@ class Handles:
         null, imports = self._devnull()
         why = "every process would write the same file"
         return Handle(call, why, null, argument="file", value=path, imports=imports, tracker=False)
+
+    def _only_writes(self, call: cst.Call) -> bool:
+        """Whether a file is only written, in whatever mode it is open, by one name that no other module has."""
+        assign = self.unit.names.parents.get(call)
+        target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+        binding = self.unit.names.binding(target) if isinstance(target, cst.Name) else None
+        if binding is None or (isinstance(binding.scope.node, cst.Module) and self.unit.place.name != ENTRY):
+            return False
+        uses = (self.unit.names.parents.get(read) for read in binding.reads)
+        return all(isinstance(use, cst.Attribute) and use.attr.value in _WRITES for use in uses)
 
     def _devnull(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         binding = self.unit.names.scope.bindings.get("os")

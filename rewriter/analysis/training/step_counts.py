@@ -62,7 +62,8 @@ def limits(unit: Unit, source: cst.BaseExpression) -> Iterator[tuple[cst.Call, c
 def _cut_short(unit: Unit, loop: cst.For) -> Iterator[Count]:
     """A limit among what a loop goes through; what is made of a length is one process's already."""
     for call, number in limits(unit, loop.iter):
-        if not asks_length(unit, number, inner=True) and dotted(number) != "None" and not is_zero(number):
+        owned = any(asks_length(unit, arg.value, inner=True) for arg in call.args)  # also ``range(1, len(loader))``
+        if not owned and dotted(number) != "None" and not is_zero(number):
             yield Count(loop, "limit", unit.names.module.code_for_node(call))
             return
 

@@ -277,6 +277,15 @@ def makes_values(name: str) -> bool:
     return any(transfer(name, kind) is not None for kind in (tensors.Pointwise, tensors.Reduce))
 
 
+def gives_tensor(name: str) -> bool:
+    """Whether a call of torch makes a tensor, or is a method of one that was made: ``torch.randint.long``."""
+    while name.startswith("torch."):
+        if creates(name) or draws(name) is not None or makes_values(name):
+            return True
+        name = name.rpartition(".")[0]
+    return False
+
+
 def downloads_always(name: str) -> bool:
     """Whether whatever makes such a data set downloads it, or processes it, where that was not done before."""
     found = transfer(name, training.Dataset)

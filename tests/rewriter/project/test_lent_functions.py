@@ -89,3 +89,84 @@ OTHER_RUN = "import torch\nfrom data import others\nfrom train import Loop\nLoop
 def test_what_prepares_in_the_lent_code_itself_prepares_for_all(trained_project: Project) -> None:
     after, _ = trained_project(train=f"from data import rows\n{LOOP}{RUNS}", other=OTHER_RUN)
     assert "accelerator.prepare(" in after["train"] and "x = x.to(" not in after["train"]
+
+
+GUARDED = """\
+import torch
+from data import rows
+from torch.utils.data import DataLoader
+
+def noisy(x):
+    noise = torch.randn(x.shape).cuda()
+    print("drawn")
+    return x + noise
+
+def run_epoch(net, loader, optimizer):
+    for x in loader:
+        optimizer.zero_grad()
+        net(noisy(x.cuda())).mean().backward()
+        optimizer.step()
+    print("an epoch")
+
+if __name__ == "__main__":
+    net = torch.nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    {runs}
+"""
+INLINE = (
+    "for x in DataLoader(rows, batch_size=8):\n        optimizer.zero_grad()\n        "
+    "net(noisy(x.cuda())).mean().backward()\n        optimizer.step()"
+)
+
+
+def test_nothing_that_is_made_below_the_guard_is_read_where_the_file_is_imported(trained_project: Project) -> None:
+    """The other file had a NameError: the accelerator is made only where the script itself runs."""
+    train = GUARDED.format(runs=INLINE)
+    other = "from data import others\nfrom train import noisy\nprint(noisy(others))\n"
+    after, findings = trained_project(train=train, other=other)
+    assert 'cuda()\n    PartialState().print("drawn")\n    return' in after["train"] and findings == []
+    after, _ = trained_project(train=train, other="print()\n")
+    assert 'to(accelerator.device)\n    accelerator.print("drawn")\n    return' in after["train"]
+
+
+def test_what_trains_below_the_guard_and_elsewhere_may_be_given_the_accelerator(trained_project: Project) -> None:
+    train = GUARDED.format(runs="run_epoch(net, DataLoader(rows, batch_size=8), optimizer)")
+    other = OTHER.format(names=", rows", place='"cuda"').replace("fit", "run_epoch")
+    after, findings = trained_project(train=train, other=other.replace(", rows", ""))
+    assert "def run_epoch(net, loader, optimizer, accelerator=None):\n    if accelerator is None:" in after["train"]
+    assert "optimizer, accelerator=accelerator)" in after["train"] and findings == []
+
+
+FOLLOWING = """\
+import torch
+from data import rows
+from torch.utils.data import DataLoader
+
+scales = torch.linspace(0.0, 1.0, 10)
+
+def scaled(x, steps):
+    return x * scales.gather(0, steps.cpu()).reshape(-1, 1).to(steps.device)
+
+if __name__ == "__main__":
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    net = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=8):
+        x = x.to(device)
+        steps = {steps}
+        optimizer.zero_grad()
+        net(scaled(x, steps)).mean().backward()
+        optimizer.step()
+"""
+STEPS = [
+    "torch.randint(0, 10, (len(x),), device=device).long()",
+    "torch.zeros(len(x), dtype=torch.long, device=device)",
+    "(10 * torch.rand(len(x), device=device)).floor().long()",
+]
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_what_moves_to_the_device_of_a_tensor_stays(steps: str, trained_project: Project) -> None:
+    """Wherever that tensor is, on the accelerator's device or not: nothing has to change."""
+    after, findings = trained_project(train=FOLLOWING.format(steps=steps), other="print()\n")
+    assert ".to(steps.device)\n" in after["train"] and findings == []

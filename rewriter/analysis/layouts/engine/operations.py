@@ -104,6 +104,9 @@ def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
             return shaped_as(rows, like[0], transfer, given.node)
         arguments = given.from_place(transfer.dim)
         nodes, sizes = [node for node, _ in arguments], [layout for _, layout in arguments]
+        rows, shape = inner(operand), sizes[0] if len(sizes) == 1 and transfer.how in ("view", "expand") else None
+        if isinstance(shape, Shape) and isinstance(rows, Shard):
+            return shaped_as(rows, shape.of, transfer, given.node)  # `y.view(x.shape)`, `y.view(*x.shape)`
         return mapped(
             operand,
             lambda one: (

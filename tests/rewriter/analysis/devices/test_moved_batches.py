@@ -61,3 +61,22 @@ def test_rows_that_the_data_set_makes_on_the_device(row: str, come: bool) -> Non
     assert b"accelerator.backward(loss)" in file.after
     (told,) = [found.message for found in file.diagnoses if found.id == "prepare"]
     assert ("nothing moves its batches" in told) is not come
+
+
+@pytest.mark.parametrize(
+    ("kind", "comes"),
+    [
+        ("torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor", True),
+        ("kind", True),
+        ("'torch.cuda.FloatTensor'", True),
+        ("torch.FloatTensor", False),
+        ("torch.float32", False),
+    ],
+)
+def test_batches_that_go_to_the_gpu_by_their_type(kind: str, comes: bool) -> None:
+    row = "torch.tensor(scan[index]), torch.tensor(mask[index])"
+    text = SCRIPT.replace("ROW", row).replace("scale = torch", "kind = torch.cuda.FloatTensor\nscale = torch")
+    text = text.replace("out = model(x)", f"out, y = model(x.type({kind})), y.type({kind})")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (told,) = [found.message for found in file.diagnoses if found.id == "prepare"]
+    assert ("nothing moves its batches" in told) is not comes

@@ -186,6 +186,8 @@ LIMITED = {
     "half of them": ("islice(loader, len(loader) // 2)", []),
     "all but the first": ("islice(loader, 3, None)", []),
     "every number": ("zip(range(len(loader)), loader)", []),
+    "every number but the first": ("zip(range(1, len(loader)), loader)", []),
+    "from a number to one": ("zip(range(first, most), loader)", ["range(first, most)"]),
 }
 
 
