@@ -160,7 +160,7 @@ def test_helpers_of_a_framework_leave_the_loop_to_the_script(used: str, findings
         "import flwr as fl",
         "from pytorch_lightning import Trainer",
         "from fastai.text.learner import language_model_learner",
-        "from fastai.vision.all import *",
+        "import fastai.vision.all as fv",
     ],
 )
 def test_frameworks_own_the_loop(used: str, findings: Findings) -> None:
