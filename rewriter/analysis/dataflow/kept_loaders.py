@@ -70,7 +70,7 @@ def _items(unit: Unit, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, 
 
 
 def _only_shown(state: State, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a value is gone with its statement: a text is made of it, ``f"{train_loader, test_loader}"``, or it is
+    """Whether a value is gone with its statement: it becomes a text, ``f"{train_loader, test_loader}"``, or is
     the last line of a cell."""
     around = unit.names.parents.get(node)
     while isinstance(around, (*_DISPLAYS, cst.Element, cst.DictElement)):  # of a display in another

@@ -70,7 +70,7 @@ def _displays(body: ast.Module, text: str) -> bool:
 def _show(value: object) -> None:
     """Print what a notebook shows as text, as the migrated notebook prints it; a picture or a table is none."""
     if _is_text(value):
-        print(value)  # noqa: T201
+        sys.stdout.write(f"{value}\n")
 
 
 def _is_text(value: object) -> bool:
