@@ -78,8 +78,9 @@ class Shown:
         return [n for n in between if n not in self.after.functions and self._made(n)]
 
     def _made(self, position: int) -> frozenset[str]:
-        """What a cell reads and the training makes; a cell that comes first reads what the cells before it have."""
-        chosen = [n for n in self.chosen if n < position] if position < self.begun else self.chosen
+        """What a cell reads and the training makes: a cell reads what the cells before it have, and a function what all
+        have."""
+        chosen = self.chosen if position in self.after.functions else [n for n in self.chosen if n < position]
         return self.after.reads(position, self.uses, self.texts) & made(self.uses, chosen)
 
     def _models(self) -> frozenset[str]:

@@ -19,8 +19,10 @@ _PRINTS = re.compile(r"(\s*)(?:(\w+(?:\(\))?)\.)?print\(")
 _LIBRARIES = frozenset(
     "plt pylab matplotlib sns seaborn display IPython px plotly alt altair ipywidgets widgets".split()
 )
-_PACKAGES = frozenset("matplotlib pylab seaborn IPython plotly altair bokeh ipywidgets".split())
-"""All that is imported of them shows something, whatever its name."""
+_PACKAGES = frozenset(
+    "matplotlib pylab seaborn IPython plotly altair bokeh ipywidgets scikitplot yellowbrick plotting".split()
+)
+"""All that is imported of them shows something, whatever its name; so does a ``plotting`` of other packages."""
 _FIGURES = frozenset("plt pylab matplotlib sns seaborn".split())
 """What draws figures, which may be saved as well as shown."""
 _SETTINGS = re.compile(
@@ -55,7 +57,7 @@ def showing(texts: Sequence[str]) -> frozenset[str]:
 
 def _imported(node: ast.AST) -> Iterator[str]:
     """The names that an import gives to what shows something."""
-    if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _PACKAGES and not node.level:
+    if isinstance(node, ast.ImportFrom) and not _PACKAGES.isdisjoint((node.module or "").split(".")) and not node.level:
         yield from (alias.asname or alias.name for alias in node.names if alias.name != "*")
     elif isinstance(node, ast.Import):
         for alias in node.names:

@@ -7,7 +7,6 @@ import builtins
 import faulthandler
 import importlib.util
 import io
-import linecache
 import os
 import random
 import resource
@@ -25,7 +24,7 @@ import torch
 
 from . import imports
 from .exact import double, layers, noise, order, pretended
-from .hooks import clocks, collectives, data, files, libraries, output, ports, spawning, training
+from .hooks import cells, clocks, collectives, data, files, libraries, output, ports, spawning, training
 from .hooks.recorder import Ended, Recorder
 from .program import cell_name, numbered_cells, place_of
 from .sandbox import Sandbox, use_temporary_folder
@@ -169,7 +168,7 @@ def _script(task: Task, recorder: Recorder) -> int:
         main.__dict__.update(__spec__=spec, __package__=task.module.rpartition(".")[0])
     sys.modules["__main__"] = main
     try:
-        _execute(task.scratch.script, main)
+        _execute(task.scratch.script, main, recorder)
     except SystemExit as asked:
         return _status_of(asked)
     except Ended:
@@ -180,16 +179,13 @@ def _script(task: Task, recorder: Recorder) -> int:
     return 0
 
 
-def _execute(path: Path, main: types.ModuleType) -> None:
+def _execute(path: Path, main: types.ModuleType, recorder: Recorder) -> None:
     """The text of a script, or the code cells of a notebook, one after the other."""
     if path.suffix != ".ipynb":
         exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), main.__dict__)
         return
-    main.__dict__.update(display=print, get_ipython=lambda: None)
-    for number, cell in numbered_cells(path.read_bytes()):
-        name = cell_name(str(path), number)
-        linecache.cache[name] = len(cell), None, cell.splitlines(keepends=True), name
-        exec(compile(cell, name, "exec", dont_inherit=True), main.__dict__)
+    numbered = numbered_cells(path.read_bytes())
+    cells.run([(cell_name(str(path), number), cell) for number, cell in numbered], main, recorder)
 
 
 def _status_of(asked: SystemExit) -> int:
@@ -204,7 +200,7 @@ def _status_of(asked: SystemExit) -> int:
 def _failed(error: BaseException, recorder: Recorder) -> None:
     """Say so as python does, without our own frames."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, cells.__file__):
         trace = trace.tb_next
     frames = [f for f in traceback.extract_tb(trace) if f.filename.startswith(recorder.root)]
     at = place_of(os.path.relpath(frames[-1].filename, recorder.base), frames[-1].lineno or 0) if frames else "?"

@@ -400,6 +400,36 @@ def test_an_object_that_keeps_a_loader_and_reads_it_first_is_refused() -> None:
     assert "is read before the training by what also keeps it" in file.diagnoses[0].message
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        'print(f"loaders: {train_loader, test_loader}")',
+        'print([("train", train_loader), ("test", test_loader)])',
+        'print("loaders: {}".format((train_loader, test_loader)))',
+        'print("%s and %s" % (train_loader, test_loader))',
+        "train_loader, test_loader",
+    ],
+)
+def test_a_loader_that_is_only_shown_is_kept_by_nobody(shown: str, migrated: Callable[[str], str]) -> None:
+    """A first look at a batch stays one at the loader as the script made it."""
+    after = migrated(f"""\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+x, y = torch.randn(64, 8), torch.randn(64, 1)
+train_loader = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True)
+test_loader = DataLoader(TensorDataset(x, y), batch_size=8)
+{shown}
+first, _ = next(iter(train_loader))
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for a, b in train_loader:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(a), b).backward()
+    optimizer.step()
+""")
+    assert after.index("next(iter(train_loader))") < after.index("accelerator.prepare(")
+
+
 def test_what_is_made_in_one_branch_is_prepared_there(migrated: Callable[[str], str]) -> None:
     """U7: the name is not there where the branch is not taken."""
     before = """\

@@ -102,6 +102,33 @@ def test_where_a_batch_is_cut(loop: str, line: str, migrated: Migrated) -> None:
     assert migrated(new) == new
 
 
+VECTORS = """\
+def vectors(path):
+    return nn.Embedding.from_pretrained(torch.load(path), freeze=False)
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = {table}
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, words):
+        return self.out(self.table(words).mean(1))
+
+model = Words().to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    "table", ["nn.Embedding.from_pretrained(torch.randn(50, 8))", "vectors('vectors.pt')"], ids=["here", "a function"]
+)
+def test_an_embedding_of_known_vectors_takes_rows_as_another(table: str, migrated: Migrated) -> None:
+    top = "x, y = torch.randint(50, (100, 5), device=device), torch.randint(2, (100,), device=device)\n"
+    loop = "for k in range(0, 100, 16):\n    loss = F.cross_entropy(model(x[k : k + 16]), y[k : k + 16])"
+    new = migrated(script(loop, top=top, model=VECTORS.format(table=table)))
+    assert "model(accelerator.shard_batch(x[k : k + 16]))" in new
+
+
 def test_what_is_read_elsewhere_stays_whole(migrated: Migrated) -> None:
     loop = "for step in range(9):\n    scores = model(x)\n    loss = F.cross_entropy(scores, y)"
     new = migrated(script(loop) + "print((model(x).argmax(1) == y).float().mean(), scores.shape)\n")

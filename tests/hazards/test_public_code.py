@@ -143,6 +143,10 @@ def test_a_schedule_of_batches_is_prepared(loop: str, migrated: Migrated) -> Non
         "from ignite.metrics import MaximumMeanDiscrepancy",
         "import ignite.metrics",
         "from pytorch_lightning import seed_everything",
+        "from fastai.text.models import AWD_LSTM, LinearDecoder",
+        "from fastai.vision.models.unet import DynamicUnet",
+        "from fastai.losses import FocalLoss",
+        "from catalyst.contrib.nn import Lookahead",
     ],
 )
 def test_helpers_of_a_framework_leave_the_loop_to_the_script(used: str, findings: Findings) -> None:
@@ -150,7 +154,14 @@ def test_helpers_of_a_framework_leave_the_loop_to_the_script(used: str, findings
 
 
 @pytest.mark.parametrize(
-    "used", ["from ignite.engine import Engine", "import flwr as fl", "from pytorch_lightning import Trainer"]
+    "used",
+    [
+        "from ignite.engine import Engine",
+        "import flwr as fl",
+        "from pytorch_lightning import Trainer",
+        "from fastai.text.learner import language_model_learner",
+        "import fastai.vision.all as fv",
+    ],
 )
 def test_frameworks_own_the_loop(used: str, findings: Findings) -> None:
     assert "framework-owns-loop" in findings(f"{used}\n{TOP}\n{PLAIN}")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ...facts.torch_api import surroundings
 from ..syntax.walk import descendants
 from .callees import method_name, outside_name
 from .loader_wrappers import wraps
@@ -38,7 +39,8 @@ def taken_in(state: State, unit: Unit) -> Iterator[Taken]:
     """What takes loaders in, in a module."""
     for node in unit.names.every(*_DISPLAYS, cst.Assign):
         for value, target in _assigned(node) if isinstance(node, cst.Assign) else _items(unit, node):
-            yield from (Taken(node, source, loader, target) for source, loader in _given(state, unit, value))
+            if not _only_shown(state, unit, node):
+                yield from (Taken(node, source, loader, target) for source, loader in _given(state, unit, value))
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None:
@@ -65,6 +67,20 @@ def _items(unit: Unit, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, 
     unpacked = isinstance(around, cst.Assign) and all(isinstance(t.target, _DISPLAYS) for t in around.targets)
     if isinstance(node, _DISPLAYS) and not unpacked and not isinstance(around, cst.AssignTarget):
         yield from ((element.value, None) for element in node.elements)
+
+
+def _only_shown(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a value is gone with its statement: it becomes a text, ``f"{train_loader, test_loader}"``, or is
+    the last line of a cell."""
+    around = unit.names.parents.get(node)
+    while isinstance(around, (*_DISPLAYS, cst.Element, cst.DictElement)):  # of a display in another
+        around = unit.names.parents.get(around)
+    call = unit.names.parents.get(around) if isinstance(around, cst.Arg) else None
+    if isinstance(call, cst.Call) and call in state.calls:
+        name = outside_name(state.calls[call])
+        return method_name(call) == "format" or surroundings.prints_lines(name) or surroundings.makes_text(name)
+    formatted = isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Modulo)
+    return formatted or isinstance(around, (cst.FormattedStringExpression, cst.Expr))
 
 
 def _given(state: State, unit: Unit, value: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, Origin]]:

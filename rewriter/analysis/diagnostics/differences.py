@@ -233,12 +233,26 @@ def _draws_several(call: cst.Call, position: int) -> bool:
 def _is_repeated(reach: Reach, unit: Unit, call: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
     """Whether a call may run several times for one batch, as for each of its rows: in a loop below that over batches,
     seen through the callers of its function."""
-    around = reach.loops(call, unit)
+    around = [loop for loop in reach.loops(call, unit) if not _goes_along_columns(unit, loop)]
     if around:
         return not reach.state.loaders.get(around[0])
     sites = reach.sites(unit.names.function(call))
     units = reach.state.calls
     return any(s not in seen and _is_repeated(reach, units[s].unit, s, seen | {s}) for s in sites)
+
+
+def _goes_along_columns(unit: Unit, loop: cst.CSTNode) -> bool:
+    """Whether the number that a loop counts is an index of columns, ``target[:, step]``, and of no rows: what is drawn
+    in a turn is for the whole batch."""
+    counter = loop.target if isinstance(loop, (cst.For, cst.CompFor)) else None
+    binding = unit.names.binding(counter) if isinstance(counter, cst.Name) else None
+    firsts: list[cst.BaseSlice] = []
+    for read in binding.reads if binding is not None else ():
+        element = next(unit.names.enclosing(read, cst.SubscriptElement), None)
+        around = unit.names.parents.get(element) if element is not None else None
+        if isinstance(around, cst.Subscript):
+            firsts.append(around.slice[0].slice)
+    return bool(firsts) and all(isinstance(f, cst.Slice) and f.lower is f.upper is None for f in firsts)
 
 
 def _has_own_bounds(state: State, unit: Unit, call: cst.Call) -> bool:

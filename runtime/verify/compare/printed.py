@@ -76,7 +76,7 @@ def lines(about: About) -> Promise:
             return about.broken("lines", text, figure=again.text, at=again.at)
     count = 0
     for stream, words in _WORDS.items():
-        wanted, found = lines_of(about.original.main, stream), lines_of(about.migrated.main, stream)
+        wanted, found = _both(about, stream)
         count += len(wanted)
         for index, (a, b) in enumerate(zip(wanted, found, strict=False)):
             if a.shape != b.shape and (stream, index) not in about.unstable.lines:
@@ -86,6 +86,22 @@ def lines(about: About) -> Promise:
         if len(wanted) != len(found) and not varies and not about.original.cut and not about.migrated.cut:
             return _number(about, wanted, found, words)
     return about.held("lines", _counted(count) if count else "nothing is printed", absent=not count)
+
+
+def _both(about: About, stream: int) -> tuple[list[Line], list[Line]]:
+    """The lines of both main processes. Cells of a notebook that stay are shown before those that are launched as one
+    function: so its lines are brought into the original's order."""
+    wanted, found = lines_of(about.original.main, stream), lines_of(about.migrated.main, stream)
+    if not any(".ipynb:cell " in line.at for line in wanted):
+        return wanted, found
+    left: dict[str, deque[Line]] = {}
+    for line in found:
+        left.setdefault(line.shape, deque()).append(line)
+    same = [left[line.shape].popleft() if left.get(line.shape) else None for line in wanted]
+    used = set(map(id, same))
+    others = iter([line for line in found if id(line) not in used])
+    ordered = [line if line is not None else next(others, None) for line in same]
+    return wanted, [*(line for line in ordered if line is not None), *others]
 
 
 def _counted(lines: int) -> str:
@@ -130,7 +146,7 @@ def numbers(about: About) -> Promise:
     nature = about.by_nature()
     shares = count = 0
     for stream in _WORDS:
-        wanted, found = lines_of(about.original.main, stream), lines_of(about.migrated.main, stream)
+        wanted, found = _both(about, stream)
         count += len(wanted)
         for index, (a, b) in enumerate(zip(wanted, found, strict=False)):
             if (stream, index) in about.unstable.lines or a.shape != b.shape:

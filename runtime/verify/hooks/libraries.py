@@ -8,6 +8,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
+from .cells import records_launches
 from .data import Loaders
 from .files import Note, watch_safetensors
 from .recorder import Recorder
@@ -25,6 +26,8 @@ def install(recorder: Recorder, loaders: Loaders, note: Note, split: bool) -> No
     """
     after = {
         "safetensors.torch": lambda module: watch_safetensors(recorder, note),
+        "torchlift.runtime.launch.notebook": lambda module: records_launches(module, recorder),
+        "accelerate.launchers": lambda module: records_launches(module, recorder),
         "accelerate.data_loader": lambda module: _accelerate_loaders(module, loaders),
         "accelerate.accelerator": lambda module: _accelerate_batches(module) if split else None,
     }

@@ -806,6 +806,23 @@ def test_a_drawing_of_what_a_later_cell_trains_on_shows_what_was_then() -> None:
     assert cells[3].endswith("plt.plot(history_1)\nplt.show()")
 
 
+def test_a_picture_of_what_a_later_cell_names_anew_stays_before_the_training() -> None:
+    """It shows the data as they were; the rows of a batch are the training's own."""
+    file = _migrated(PLT, "x = torch.randn(9, 4)", BUILD, "plt.plot(x[0])\nplt.show()", LOOP)
+    assert [found for found in file.diagnoses if found.severity == "blocked"] == []
+    cells = _cells(file.after)
+    assert cells[3] == "plt.plot(x[0])\nplt.show()"
+    assert "def training_function" in cells[4]
+
+
+def test_what_a_plotting_module_draws_stays_with_the_notebook() -> None:
+    last = "from mlxtend.plotting import plot_decision_regions\nplot_decision_regions(losses)"
+    file = _migrated(IMPORTS, BUILD, f"losses = []\n{LOOP}\n    losses.append(loss.item())", last)
+    cells = _cells(file.after)
+    assert "losses = notebook_launcher(training_function" in cells[2]
+    assert cells[3] == last
+
+
 @pytest.mark.parametrize(
     ("last", "blocked"),
     [("plt.savefig('h.png')", 0), ("plt.savefig('h.png')\n    plt.show()", 1), ("plt.show()", 1)],

@@ -214,6 +214,23 @@ def test_warnings_of_another_process_are_its_own() -> None:
     assert printed.lines(about(run(TRAINED), run(*ranks))).outcome is Outcome.HELD
 
 
+def cell_line(text: str, cell: int) -> Event:
+    return {**line(text), "at": f"train.ipynb:cell {cell}, line 1"}
+
+
+def test_cells_that_stay_in_a_notebook_are_shown_first() -> None:
+    """What is launched is one function, and its cells come after those between them."""
+    wanted = [cell_line("device 0", 1), cell_line("rows 40", 2), cell_line("loss 0.5", 3), cell_line("loss 0.25", 3)]
+    found = [wanted[1], cell_line("device 0", 3), *wanted[2:]]
+    two = about(run([*TRAINED, *wanted]), run([*TRAINED, *found], TRAINED))
+    assert printed.lines(two).outcome is printed.numbers(two).outcome is Outcome.HELD
+    for other in ([], [cell_line("else", 3)]):
+        two = about(run([*TRAINED, *wanted]), run([*TRAINED, *found[:1], *other, *found[2:]], TRAINED))
+        assert printed.lines(two).outcome is Outcome.BROKEN
+    two = about(run([*TRAINED, *wanted]), run([*TRAINED, *found[:3], cell_line("loss 0.5", 3)], TRAINED))
+    assert printed.numbers(two).outcome is Outcome.BROKEN
+
+
 def test_a_line_that_is_missing_is_found() -> None:
     promise = printed.lines(about(run([*TRAINED, line("a"), line("b")]), run([*TRAINED, line("a")])))
     assert promise.detail == "1 lines, the original prints 2; the first without a partner is 'b'"

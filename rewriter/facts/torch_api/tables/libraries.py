@@ -140,6 +140,8 @@ ROWS: Table = {
     "transformers.*Model*.from_config": ("module", {"gives": "fields"}),
     "transformers.*ForSequenceClassification.from_pretrained": ("module", {"gives": "fields", "own_loss": "rows"}),
     "transformers.*ForImageClassification.from_pretrained": ("module", {"gives": "fields", "own_loss": "rows"}),
+    "transformers.*ForAudioClassification.from_pretrained": ("module", {"gives": "fields", "own_loss": "rows"}),
+    "transformers.*ForVideoClassification.from_pretrained": ("module", {"gives": "fields", "own_loss": "rows"}),
     "transformers.*ForMultipleChoice.from_pretrained": ("module", {"gives": "fields", "own_loss": "rows"}),
     "transformers.*ForTokenClassification.from_pretrained": ("module", {"gives": "fields", "own_loss": "labels"}),
     "transformers.*ForQuestionAnswering.from_pretrained": ("module", {"gives": "fields", "own_loss": "labels"}),

@@ -17,6 +17,7 @@ ROWS: Table = {
     "torch.nn.Bilinear": ("module", {"rows": "all but the last"}),
     "torch.nn.Identity": ("module", {"rows": "any", "bare": True}),
     "torch.nn.Embedding": ("module", {"rows": "any"}),
+    "torch.nn.Embedding.from_pretrained": ("module", {"rows": "any"}),
     "torch.nn.Conv1d": ("module", {}),
     "torch.nn.Conv2d": ("module", {}),
     "torch.nn.Conv3d": ("module", {}),
@@ -106,6 +107,7 @@ ROWS: Table = {
     "torch.nn.LazyBatchNorm2d": ("module", {"mixes_rows": True, "constant": True}),
     "torch.nn.SyncBatchNorm": ("module", {"constant": True}),  # it mixes those of all processes
     "torch.nn.EmbeddingBag": ("module", {"mixes_rows": True, "rows": "unknown"}),
+    "torch.nn.EmbeddingBag.from_pretrained": ("module", {"mixes_rows": True, "rows": "unknown"}),
     # results in several parts
     "torch.nn.LSTM": (
         "module",

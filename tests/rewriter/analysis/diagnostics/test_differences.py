@@ -74,6 +74,23 @@ def test_a_number_for_each_row_is_told(top: str, step: str, trained: Trained) ->
     assert trained(top=f"import numpy as np\n{top}", step=step)[1] == ["same-noise"]
 
 
+@pytest.mark.parametrize(
+    ("turn", "found"),
+    [
+        ("steps[:, i] + np.random.normal(0, 1)", 0),
+        ("steps[:, i, :].unsqueeze(1) + np.random.normal(0, 1)", 0),
+        ("steps[:, i] + np.random.normal(0, 1, 4)", 1),
+        ("steps[i] + np.random.normal(0, 1)", 1),
+        ("steps[:2, i] + np.random.normal(0, 1)", 1),
+        ("steps[:, i] + steps[i] * np.random.normal(0, 1)", 1),
+    ],
+)
+def test_one_number_for_a_column_is_for_all_rows(turn: str, found: int, trained: Trained) -> None:
+    """A noise of the teacher, drawn once a time step: the rows of the batch share it, as on one process."""
+    step = f"steps = x.clone()\nfor i in range(x.shape[1]):\n    steps = {turn}"
+    assert trained(top="import numpy as np", step=step)[1] == ["same-noise"] * found
+
+
 PAIRS = """\
 import random
 import numpy as np

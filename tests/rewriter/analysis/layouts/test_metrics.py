@@ -345,6 +345,19 @@ def test_a_mean_of_the_batches_ratios_is_named(collected: str, findings: list[st
     assert "gather_for_metrics(" in text and found == findings
 
 
+@pytest.mark.parametrize(
+    "collected", ["unread += hits.item() / len(y)", "unread = unread + hits.item() / len(y)", "unread += 1 / len(y)"]
+)
+def test_a_figure_that_nothing_reads_is_not_named(collected: str, trained: Trained) -> None:
+    """Left over from another loop, it is neither shown nor returned."""
+    text, found = trained(
+        end=RATIOS.format(collected=f"total += hits.item()\n        rows += len(y)\n        {collected}").replace(
+            "total =", "unread = total ="
+        )
+    )
+    assert "gather_for_metrics(" in text and found == []
+
+
 METER = """\
 import numpy as np
 import statistics

@@ -19,6 +19,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"""
     [
         ("AutoModelForSequenceClassification", []),
         ("ViTForImageClassification", []),
+        ("ASTForAudioClassification", []),
+        ("VideoMAEForVideoClassification", []),
         ("AutoModelForTokenClassification", ["weighted-mean"]),
         ("GPT2LMHeadModel", ["weighted-mean"]),
         ("T5ForConditionalGeneration", ["weighted-mean"]),
