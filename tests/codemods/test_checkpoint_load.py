@@ -913,3 +913,40 @@ def test_what_runs_after_the_accelerator_was_created_waits_without_it(fit: str, 
     assert ("    PartialState().wait_for_everyone()\n    state = " in after) is sure
     assert ('    PartialState().print("loaded", args.out)' in after) is sure
     assert told == ([] if sure else ["read-back", "main_process"])
+
+
+KEPT_OBJECT = """\
+import json
+import shelf
+import torch
+from torch.utils.data import DataLoader
+
+
+class Boxes(torch.utils.data.Dataset):
+    def __init__(self, path):
+        self.boxes = shelf.Boxes(path)
+
+
+def judge(boxes, rows):
+    json.dump(rows, open("found.json", "w"))
+    found = boxes.boxes.compare("found.json")
+    print(found)
+
+
+truth = {}
+loader = DataLoader(Boxes("train.json"), batch_size=32)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+judge(truth, [1, 2])
+"""
+
+
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize("given", ["Boxes('all.json')", "None if flags.fast else Boxes('all.json')"])
+def test_an_object_that_may_be_none_is_what_it_else_is(given: str, migrated: Callable[[str], str]) -> None:
+    """None has no attributes: what is called there is the method of the other one, which reads the file."""
+    assert f"{WAIT}\n    found = " in migrated(KEPT_OBJECT.format(given)).replace("PartialState()", "accelerator")
