@@ -239,6 +239,10 @@ class ReachedModule:
         waits = [wait.node for wait in found.read_back]
         kept = [n for h in found.handles for n in (h.call, *([h.value.value] if h.value is not None else []))]
         written = [e.node for e in found.effects if e.kind is EffectKind.WRITE]
+        for save in found.saves:
+            if self._program.abilities.transparent_models or not save.whole:
+                if (line := checkpoints.as_write(self._unit, save)) is not None:
+                    written += [save.call, line.node]
         brought = [e.node for e in found.effects if e.kind in _BROUGHT]
         nodes = {
             node

@@ -886,6 +886,7 @@ def main():
     if isinstance(state, dict):
         model.load_state_dict(state["weights"])
     print("loaded", args.out)
+    {save}
 
 
 main()
@@ -903,7 +904,7 @@ FITS = {
 def test_what_runs_after_the_accelerator_was_created_waits_without_it(fit: str, sure: bool) -> None:
     """The option for the device is read where the accelerator is created, below; after that each process knows itself.
     Where it may not have been created, the missing wait is told."""
-    text = TRAINER.replace("{fit}", fit)
+    text = TRAINER.replace("{fit}", fit).replace("    {save}\n", "")
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     after, told = file.after.decode(), [d.id for d in file.diagnoses if d.severity.value != "note"]
     assert (
@@ -950,3 +951,19 @@ judge(truth, [1, 2])
 def test_an_object_that_may_be_none_is_what_it_else_is(given: str, migrated: Callable[[str], str]) -> None:
     """None has no attributes: what is called there is the method of the other one, which reads the file."""
     assert f"{WAIT}\n    found = " in migrated(KEPT_OBJECT.format(given)).replace("PartialState()", "accelerator")
+
+
+SAVES = {
+    "a state": "torch.save(model.state_dict(), 'end.pt')",
+    "a model": "torch.save(model, 'end.pt')",
+    "settings": "torch.save({'path': args.out}, 'end.pt')",
+}
+
+
+@pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
+def test_what_is_saved_after_the_accelerator_was_created_is_saved_once(save: str) -> None:
+    """It was refused, because the function that saves cannot be given the accelerator that another one creates."""
+    text = TRAINER.replace("{fit}", "trainer.fit(model, loader, args.out)").replace("{save}", save)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert f"    if PartialState().is_main_process:\n        {save}\n" in file.after.decode()
+    assert not [d for d in file.diagnoses if d.severity.value != "note"]
