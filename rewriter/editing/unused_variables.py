@@ -39,7 +39,7 @@ def drop_idle(before: Names, tree: cst.Module, *, entry: bool) -> cst.Module:
     read = {binding.name for binding in _candidates(before, entry=entry)}
     for _ in range(_ROUNDS if read else 0):
         found = Counter(name.value for name in names_in(tree))
-        if found.keys() & _LOOKING:
+        if sum(found[name] for name in _LOOKING) > _asked_of_others(tree):
             break
         idle = read - exported(tree)
         statements = [s for s in _definitions(tree) if _name(s) in idle]
@@ -54,6 +54,12 @@ def drop_idle(before: Names, tree: cst.Module, *, entry: bool) -> cst.Module:
             break
         tree, _, _ = apply(tree, _parents(tree), edits)
     return tree
+
+
+def _asked_of_others(tree: cst.Module) -> int:
+    """How often ``vars`` is asked what another object has: ``vars(args)``."""
+    calls = (node for node in descendants(tree) if isinstance(node, cst.Call) and node.args)
+    return sum(isinstance(call.func, cst.Name) and call.func.value == "vars" for call in calls)
 
 
 def _speaks_of_it(comment: str) -> bool:

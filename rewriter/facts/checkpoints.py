@@ -46,6 +46,11 @@ class Load(NamedTuple):
         return self.waits_before is not None or (self.needs_map and not self.on_host)
 
     @property
+    def brings(self) -> bool:
+        """It is a reason to bring the accelerator: not for weights that are copied, which can come by the CPU."""
+        return self.waits_before is not None or (self.needed and not self.copied)
+
+    @property
     def only_waits(self) -> bool:
         """All that it needs is that the processes wait."""
         return self.waits_before is not None and not (self.needs_map and not self.on_host)

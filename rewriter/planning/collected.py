@@ -356,7 +356,7 @@ class Collected:
         found += [*self.precision().regions, *self.precision().makers]
         found += [s.call for s in self.saves]
         found += [wait.node for wait in self.read_back]
-        found += [ld.call for ld in self.loads if ld.needed and not ld.copied]
+        found += [ld.call for ld in self.loads if ld.brings]
         found = [node for node in found if node not in apart]
         found += [s.call for s in self.state_dicts]
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
@@ -374,7 +374,7 @@ class Collected:
                 needing.add(names.function(prepare.wraps or prepare.node))
                 yield names.function(prepare.wraps or prepare.node), prepare.wraps or prepare.node
         for load in self.loads:  # the accelerator does not come to a function for weights that are copied
-            if load.needed and load.copied and names.function(load.call) in needing:
+            if load.needed and not load.brings and names.function(load.call) in needing:
                 yield names.function(load.call), load.call
 
     def _given_with_default(self, placement: Placement) -> bool:

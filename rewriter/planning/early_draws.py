@@ -1,4 +1,4 @@
-"""What chance decides about the data before the accelerator exists, which makes the generators equal."""
+"""What runs before the accelerator exists, which makes the generators equal, and what chance decides there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import outside_name
+from ..analysis.dataflow.running_order import follows
 from ..analysis.dataflow.values import CallRecord, State, Unit
 from ..analysis.layouts.random_splits import OwnSeed, divides, own_seeds
 from ..analysis.syntax.walk import descendants
@@ -132,3 +133,13 @@ class Before:
         if lead is None and isinstance(code, cst.Module):
             return True  # imported by code that creates it later
         return any(self(self.reach.state.calls[s].unit, s, seen | {code}) for s in self.reach.sites(code))
+
+
+def is_past(reach: Reach, way: Way, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether the function that creates the accelerator has certainly run before a node, and has created it."""
+    body = list(getattr(way.code.body, "body", ())) if isinstance(way.code, cst.FunctionDef) else []
+    if way.code is None or way.home is None or way.home[1].node not in body:
+        return False  # created under a condition, or at the top of a file
+    before = body[: body.index(way.home[1].node)]
+    leaves = any(isinstance(part, cst.Return) for statement in before for part in descendants(statement))
+    return not leaves and follows(reach, unit, node, way.code)

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import method_name
-from ..analysis.dataflow.values import Function, State, Unit, origins
+from ..analysis.dataflow.values import External, Function, State, Unit, origins
 from ..analysis.devices.constants import Constant, Constants, constants, lent
 from ..analysis.devices.device_fields import device_fields, given_fields
 from ..analysis.devices.device_flags import Flag
@@ -35,7 +35,7 @@ from ..analysis.precision.precision import PrecisionSetting
 from ..analysis.syntax.nodes import parameters
 from ..analysis.syntax.scopes import Binding
 from ..analysis.training.gradient_path import GradientPath
-from ..analysis.training.training import Training, find, is_none, updated_by_hand
+from ..analysis.training.training import Training, find, updated_by_hand
 from ..config import Config, Target
 from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.accelerate_names import PREPARES
@@ -241,7 +241,9 @@ class ProgramFacts:
 
     def _is_lent(self, binding: Binding) -> bool:
         """Whether a variable is a parameter for an accelerator that no call gives: its function may make one."""
-        things = [thing for thing in self.state.binding(binding).things if not is_none(thing)]
+        things = [
+            thing for thing in self.state.binding(binding).things if not (isinstance(thing, External) and thing.is_none)
+        ]
         made = [thing.node for thing in things if isinstance(thing, Origin) and thing.role is Role.ACCELERATOR]
         first = self.reach.units[0]
         lent = all(_stands_in(self.reach.unit_of(node, first), node) for node in made)

@@ -55,9 +55,9 @@ class Understood(NamedTuple):
     """Where it asks for the length of a loader that is not prepared."""
     solved: State | None = None
     """The program that it is a module of."""
-    unbuilt: frozenset[cst.Call] = frozenset()
-    """What would make something that is different on each process, in code that the program never runs; and what is
-    the same on all of them."""
+    unbuilt: frozenset[cst.CSTNode] = frozenset()
+    """What would make something that is different on each process, or count the steps of an epoch, in code that the
+    program never runs; and what is the same on all of them."""
 
 
 def understand(
@@ -82,7 +82,8 @@ def understand(
         idle = tuple(program.reach.idle(unit))
         reach, named = program.reach, [call for call in unit.names.calls if by_nature(call) is not None]
         alike = {c for c in named if makes_alike(state, reach, c) or is_never_noisy(state, c)}
-        unbuilt = frozenset(c for c in named if c in alike or not may_run(unit, reach, c))
+        divided = unit.names.every(cst.BinaryOperation)
+        unbuilt = frozenset(n for n in (*named, *divided) if n in alike or not may_run(unit, reach, n))
         whole = frozenset(program.whole_loaders(unit))
         known.append(Understood(facts, unit.names, entry, names, idle, whole, state, unbuilt))
     return known

@@ -43,10 +43,18 @@ from .accelerator_path import Way
 from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
-from .early_draws import Before
+from .early_draws import Before, is_past
 from .former_wrappers import idle_choices, own_names, unwrapped_branches
 from .holders import base_call, receiver
-from .unreachable import dead_caller, unmoved, unreached_backwards, unreached_effects, unreached_saves, unreached_work
+from .unreachable import (
+    dead_caller,
+    unmoved,
+    unreached_backwards,
+    unreached_effects,
+    unreached_saves,
+    unreached_waits,
+    unreached_work,
+)
 
 _SHOWN = (EffectKind.PRINT, EffectKind.CONSOLE)
 _BROUGHT = (EffectKind.DOWNLOAD, EffectKind.FETCH)
@@ -103,6 +111,7 @@ class ReachedModule:
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
         told.extend(unreached_effects(effects, found.handles, found.received, attained, self._why))
+        told.extend(unreached_waits(found.read_back, attained))
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
         whole = {e.node for e in effects if e.kind is EffectKind.WRITE and attained(e.node)}
@@ -211,7 +220,7 @@ class ReachedModule:
             plain_models=tuple(m for m in found.plain_models if here(m)),
             saves=tuple(s for s in found.saves if here(s.call)),
             state_dicts=tuple(s for s in found.state_dicts if here(s.call)),
-            loads=tuple(ld for ld in found.loads if not ld.needed or (attained if ld.only_waits else here)(ld.call)),
+            loads=tuple(ld for ld in found.loads if ld.on_host or not ld.needs_map or here(ld.call)),
             read_back=tuple(w for w in found.read_back if attained(w.node)),
             schedules=tuple(s for u, s in found.plan.schedules if u is unit),
             counts=() if program.settled else tuple(self._counts()),
@@ -230,6 +239,10 @@ class ReachedModule:
         waits = [wait.node for wait in found.read_back]
         kept = [n for h in found.handles for n in (h.call, *([h.value.value] if h.value is not None else []))]
         written = [e.node for e in found.effects if e.kind is EffectKind.WRITE]
+        for save in found.saves:
+            if self._program.abilities.transparent_models or not save.whole:
+                if (line := checkpoints.as_write(self._unit, save)) is not None:
+                    written += [save.call, line.node]
         brought = [e.node for e in found.effects if e.kind in _BROUGHT]
         nodes = {
             node
@@ -279,10 +292,11 @@ class ReachedModule:
         Whether a process may learn before it creates the accelerator which one it is.
 
         Not where the script chooses the device, or sets the environment, after it; not in the workers of a loader, in
-        code that other files use, or where a module is imported. A script that stays on the CPU chooses nothing.
+        code that other files use, or where a module is imported. A script that stays on the CPU chooses nothing, and
+        what has created the accelerator on every way has chosen.
         """
         settled = self._way.home is not None and self._way.home[1].arguments in ((), _ON_CPU)
-        return settled and self._may_ask(node)
+        return (settled or is_past(self._program.reach, self._way, self._unit, node)) and self._may_ask(node)
 
     def _may_ask(self, node: cst.CSTNode) -> bool:
         """Whether a process may learn that, if the arguments of the accelerator were known there."""

@@ -10,7 +10,7 @@ from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
 from ..facts.accelerator import Prepare
-from ..facts.checkpoints import Save
+from ..facts.checkpoints import Save, Wait
 from ..facts.effects import Effect, EffectKind, Handle, Received
 from ..facts.module import Form, Gather
 from ..facts.reasons import about
@@ -120,6 +120,22 @@ def unreached_effects(
                 "broadcast_object_list",
                 Severity.REVIEW,
                 case="unused-name",
+            )
+
+
+def unreached_waits(waits: Iterable[Wait], here: Here) -> Iterator[Finding]:
+    """Files that the main process alone writes, or takes away, where nobody can wait for the others."""
+    for wait in waits:
+        if not here(wait.node):
+            yield Finding(
+                "read-back",
+                wait.node,
+                f"{wait.because}, and no wait is added, because this code has no access to the accelerator: a process "
+                "may be here before the others are done",
+                "where the accelerator has been created before, write PartialState().wait_for_everyone() before this "
+                "line; PartialState is imported from torchlift.runtime",
+                Severity.REVIEW,
+                case="out-of-reach",
             )
 
 

@@ -847,3 +847,123 @@ def test_the_reason_says_whether_it_is_certain_who_wrote_the_file(path: str, bec
     (file,) = migrate([decode(f"import sys\n{TRAINS}{loads}".encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "accelerator.wait_for_everyone()\n" in file.after.decode()
     assert [edit.reason for edit in file.changes if edit.reason.startswith("this run")] == [because]
+
+
+TRAINER = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, device):
+        self.device = torch.device(device)
+
+    def fit(self, model, loader, path):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model = model.to(self.device)
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(x.to(self.device)), y.to(self.device)).backward()
+            optimizer.step()
+        torch.save({"weights": model.state_dict()}, path)
+
+
+def fitted(trainer, model, loader, path):
+    trainer.fit(model, loader, path)
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", default="best.pt")
+    args = parser.parse_args()
+    loader, model = DataLoader(data, batch_size=32), torch.nn.Linear(8, 1)
+    trainer = Trainer(args.device)
+    {fit}
+    state = torch.load(args.out)
+    if isinstance(state, dict):
+        model.load_state_dict(state["weights"])
+    print("loaded", args.out)
+    {save}
+
+
+main()
+"""
+FITS = {
+    "in the same function": ("trainer.fit(model, loader, args.out)", True),
+    "by a helper": ("model = fitted(trainer, model, loader, args.out)", True),
+    "under a condition": ("if args.device:\n        trainer.fit(model, loader, args.out)", False),
+    "in a loop": ("for _ in range(int(args.device == 'cpu')):\n        trainer.fit(model, loader, args.out)", False),
+}
+
+
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize(("fit", "sure"), FITS.values(), ids=FITS)
+def test_what_runs_after_the_accelerator_was_created_waits_without_it(fit: str, sure: bool) -> None:
+    """The option for the device is read where the accelerator is created, below; after that each process knows itself.
+    Where it may not have been created, the missing wait is told."""
+    text = TRAINER.replace("{fit}", fit).replace("    {save}\n", "")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after, told = file.after.decode(), [d.id for d in file.diagnoses if d.severity.value != "note"]
+    assert (
+        'state = torch.load(args.out, map_location="cpu")\n' in after
+        and 'Accelerator(cpu=self.device.type == "cpu")' in after
+    )
+    assert ("    PartialState().wait_for_everyone()\n    state = " in after) is sure
+    assert ('    PartialState().print("loaded", args.out)' in after) is sure
+    assert told == ([] if sure else ["read-back", "main_process"])
+
+
+KEPT_OBJECT = """\
+import json
+import shelf
+import torch
+from torch.utils.data import DataLoader
+
+
+class Boxes(torch.utils.data.Dataset):
+    def __init__(self, path):
+        self.boxes = shelf.Boxes(path)
+
+
+def judge(boxes, rows):
+    json.dump(rows, open("found.json", "w"))
+    found = boxes.boxes.compare("found.json")
+    print(found)
+
+
+truth = {}
+loader = DataLoader(Boxes("train.json"), batch_size=32)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+judge(truth, [1, 2])
+"""
+
+
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize("given", ["Boxes('all.json')", "None if flags.fast else Boxes('all.json')"])
+def test_an_object_that_may_be_none_is_what_it_else_is(given: str, migrated: Callable[[str], str]) -> None:
+    """None has no attributes: what is called there is the method of the other one, which reads the file."""
+    assert f"{WAIT}\n    found = " in migrated(KEPT_OBJECT.format(given)).replace("PartialState()", "accelerator")
+
+
+SAVES = {
+    "a state": "torch.save(model.state_dict(), 'end.pt')",
+    "a model": "torch.save(model, 'end.pt')",
+    "settings": "torch.save({'path': args.out}, 'end.pt')",
+}
+
+
+@pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
+def test_what_is_saved_after_the_accelerator_was_created_is_saved_once(save: str) -> None:
+    """It was refused, because the function that saves cannot be given the accelerator that another one creates."""
+    text = TRAINER.replace("{fit}", "trainer.fit(model, loader, args.out)").replace("{save}", save)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert f"    if PartialState().is_main_process:\n        {save}\n" in file.after.decode()
+    assert not [d for d in file.diagnoses if d.severity.value != "note"]

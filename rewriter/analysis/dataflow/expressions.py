@@ -99,7 +99,8 @@ def _attribute(state: State, unit: Unit, node: cst.Attribute, slot: Slot) -> Non
 
     def arrive(thing: Thing) -> None:
         if isinstance(thing, External):
-            outside(state, f"{thing.qualified}.{name}", slot)
+            if not thing.is_none:
+                outside(state, f"{thing.qualified}.{name}", slot)
         elif listed and isinstance(thing, Origin) and thing.role is Role.MODEL:
             _parameter(state, node, thing, name, slot)
         elif called:

@@ -1,4 +1,4 @@
-"""Which functions run only after a method of the same object has run, on every way from the start of the program."""
+"""What runs only after a function has run, on every way from the start of the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import libcst as cst
 
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted
-from ..syntax.walk import nodes_in
+from ..syntax.walk import descendants, nodes_in
 from .call_graph import Code, Reach
 from .values import Unit
 
@@ -38,6 +38,33 @@ def without(reach: Reach, *first: Code) -> set[Code]:
             if isinstance(node, cst.Call) and called and not _is_after(reach, unit, node, first):
                 pending += called
     return found.difference(first)
+
+
+def follows(reach: Reach, unit: Unit, node: cst.CSTNode, first: Code, seen: frozenset[Code] = frozenset()) -> bool:
+    """Whether a function has certainly run to its end before a node: in the same code, or before each call of that."""
+    code = unit.names.function(node)
+    if code in seen or any(_runs_through(reach, call, first) for call in _certain(unit, node)):
+        return True
+    sites = [] if code in reach.state.escaped else reach.sites(code)
+    places = ((reach.state.calls[site].unit, site) for site in sites)
+    return bool(sites) and all(follows(reach, at, site, first, seen | {code}) for at, site in places)
+
+
+def _runs_through(reach: Reach, call: cst.Call, first: Code, seen: frozenset[Code] = frozenset()) -> bool:
+    """Whether all that a call may run is a function, or certainly calls that before it can leave."""
+    called = reach.called(call)
+    return bool(called) and all(c is first or (c not in seen and _comes_to(reach, c, first, seen)) for c in called)
+
+
+def _comes_to(reach: Reach, code: Code, first: Code, seen: frozenset[Code]) -> bool:
+    unit = reach.unit(code)
+    body = code.body if isinstance(code, cst.FunctionDef) else None
+    for statement in body.body if isinstance(body, cst.IndentedBlock) else ():
+        if any(_runs_through(reach, call, first, seen | {code}) for call in _made(unit, statement)):
+            return True
+        if any(isinstance(node, cst.Return) for node in descendants(statement)):
+            return False
+    return False
 
 
 def _is_after(reach: Reach, unit: Unit, call: cst.Call, first: Collection[Code]) -> bool:

@@ -37,6 +37,11 @@ class External:
 
     qualified: str
 
+    @property
+    def is_none(self) -> bool:
+        """Whether it is what may be given instead of something: it has no attributes."""
+        return self.qualified == "builtins.None"
+
 
 @dataclass(eq=False)
 class Function:

@@ -59,9 +59,10 @@ class Constant:
         """The parts of its definition that name one GPU by number, written out or computed."""
         return [node for value in self.name.values for node in gpus_by_number(value)]
 
-    def open(self) -> bool:
-        """Whether its definition does not say which kinds of device it can be: ``torch.device(args.device)``."""
-        return not all(_words(value) for value in self.name.values)
+    def open(self, settled: Container[cst.CSTNode] = ()) -> bool:
+        """Whether its definition does not say which kinds of device it can be: ``torch.device(args.device)``.
+        ``settled``: what reads another variable, of which that is said where it is defined."""
+        return not all(_words(value) or value in settled for value in self.name.values)
 
 
 def gpus_by_number(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -173,7 +174,7 @@ class Constants:
                 for node in constant.numbers():
                     if not isinstance(node, cst.SimpleString):
                         yield _left_to_launcher(node)
-                if constant.open():
+                if constant.open({node for other in self.kept for _, node in other.reads}):
                     yield _one_gpu(constant)
             for owner, node in self.left[constant]:
                 made = _made_at_import(self.state, owner, node) if owner is unit and owner is not home else None

@@ -28,7 +28,7 @@ _WRITTEN_DEVICE = re.compile(r'(?:str\()?([\w.]+(?:\[[^]]+\])?)\)?(?:\.type)? ==
 
 
 def nature(
-    names: Names, facts: ModuleFacts, whole: Container[cst.CSTNode] = (), unbuilt: Container[cst.Call] = ()
+    names: Names, facts: ModuleFacts, whole: Container[cst.CSTNode] = (), unbuilt: Container[cst.CSTNode] = ()
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """
     Yield the place, the kind and how the script calls it. Kinds: ``statistics``, ``noise``, ``anew``, ``transforms``,
@@ -37,7 +37,7 @@ def nature(
     ``numbered``, ``precision``;
     ``by-hand`` where the script was distributed before, so that statistics and lengths stay as they were.
     ``whole``: where the length of a loader is asked for that stays as it is; ``unbuilt``: the calls of ``by_nature``
-    that the program never makes.
+    and the quotients that the program never makes.
     """
     by_hand = bool(facts.by_hand or facts.unwrapped)
     if by_hand:
@@ -62,7 +62,8 @@ def nature(
             loader = dotted(call.args[0].value)
             if not by_hand and call not in whole and loader and loader in loaders | prepared:
                 yield call, "length", loader
-    yield from () if by_hand else _steps(names, loaders | prepared)
+    steps = () if by_hand else _steps(names, loaders | prepared)
+    yield from (found for found in steps if found[0] not in unbuilt)
 
 
 def by_nature(call: cst.Call) -> str | None:

@@ -160,7 +160,7 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
         if needs_map or statement is not None:
             data = _is_data(state, unit, reach, call)
             because = "each process would load to the device of the process that saved it"
-            copied = not data and statement is None and _is_copied(reach, unit, call)
+            copied = not data and _is_copied(reach, unit, call)
             yield Load(call, needs_map, statement, because, data, copied, path in written)
 
 
@@ -188,6 +188,8 @@ def _is_copied(reach: Reach, unit: Unit, node: cst.CSTNode, seen: frozenset[Bind
     parent, above = parents[node], partial(_is_copied, reach, unit, seen=seen)
     if isinstance(parent, cst.Arg):
         call = parents[parent]
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value == "isinstance":
+            return True
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return False
         if method_name(call) == "load_state_dict" and call.args[0] is parent:

@@ -15,8 +15,9 @@ from ...facts.torch_api import questions, surroundings
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.containers import collects
+from ..dataflow.containers import COLLECTING, collects
 from ..dataflow.values import CallRecord, External, State, Unit, Unknown, origins
+from ..dataflow.written_out import CHANGES
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import keyword
 from ..syntax.scopes import Binding
@@ -72,7 +73,7 @@ def _effects_of_unknown_packages(state: State, unit: Unit, reach: Reach) -> Iter
         record = state.calls.get(call)
         if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
             continue
-        if (collects(state, call) and _is_read(unit, call)) or _trains(state, call):
+        if (collects(state, call, COLLECTING | CHANGES) and _is_read(unit, call)) or _trains(state, call):
             continue
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):

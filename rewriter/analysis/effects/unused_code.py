@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import Unit
+from ..dataflow.values import External, Unit
 from ..syntax.nodes import dotted
 from .unseen import is_called
 
@@ -61,7 +61,7 @@ def _used(reach: Reach, *, by_text: bool) -> frozenset[_Definition]:
     for unit in reach.units:
         for node, word in _words(unit):
             looks_up = by_text and word in _LOOKED_UP and not isinstance(_owner(unit, reach, node), cst.If)
-            if looks_up and not _asks_attribute(unit, node, word):
+            if looks_up and not _asks_attribute(reach, unit, node, word):
                 if isinstance(node, cst.Name) or word not in _BUILT_IN:
                     return everything
             for one in defined.get(word, ()):
@@ -84,7 +84,12 @@ def _words(unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
             yield node, dotted(node).rpartition(".")[2]
 
 
-def _asks_attribute(unit: Unit, node: cst.CSTNode, word: str) -> bool:
-    """``getattr(args, "rate")``: what it gives is never called, and so no class."""
+def _asks_attribute(reach: Reach, unit: Unit, node: cst.CSTNode, word: str) -> bool:
+    """``getattr(args, "rate")``: what it gives is never called, and so no class; or it is another package's, as of
+    ``getattr(models, name)``."""
     call = unit.names.parents.get(node)
-    return word == "getattr" and isinstance(call, cst.Call) and call.func is node and not is_called(unit, call)
+    if word != "getattr" or not isinstance(call, cst.Call) or call.func is not node or not call.args:
+        return False
+    held = reach.state.values.get(call.args[0].value)
+    outside = held is not None and held.things and all(isinstance(thing, External) for thing in held.things)
+    return bool(outside) or not is_called(unit, call)

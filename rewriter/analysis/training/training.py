@@ -332,15 +332,10 @@ def is_loss(state: State, training: Training, record: CallRecord, reach: Reach) 
     return False, "nothing shows that it is computed from a model's output"
 
 
-def is_none(thing: Thing) -> bool:
-    """Whether a thing is the default of a parameter that may be left out: it has no methods."""
-    return isinstance(thing, External) and thing.qualified == "builtins.None"
-
-
 def is_own_method(state: State, record: CallRecord) -> bool:
     """Whether a method call is one of an object of the program's own classes, or of a thing that is no tensor."""
     held = list(record.receiver.things) if record.receiver is not None else []
-    things = [thing for thing in held if not is_none(thing)] or held
+    things = [thing for thing in held if not (isinstance(thing, External) and thing.is_none)] or held
     tensors = [t for t in things if isinstance(t, Origin) and t.role in SHARES]
     modules = [state.klass[t] for t in things if isinstance(t, Origin) and t in state.klass]
     own = any(klass.method(method_name(record.node)) is not None for klass in modules)

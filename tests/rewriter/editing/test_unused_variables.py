@@ -18,6 +18,7 @@ KEPT = {
     ),
     "handed out by __all__": ("__all__ = ['flag']\nflag = 1\nif flag:\n    f()\n", "__all__ = ['flag']\nflag = 1\n"),
     "the script looks at its names": ("flag = 1\nif flag:\n    f()\ng(globals())\n", "flag = 1\ng(globals())\n"),
+    "it looks at them by vars": ("a = 1\nf(a)\ng(vars(), vars(b))\n", "a = 1\ng(vars(), vars(b))\n"),
     "one of two definitions has an effect": (
         "flag = 1\nflag = ask()\nif flag:\n    f()\n",
         "flag = 1\nflag = ask()\n",
@@ -37,6 +38,7 @@ GONE = {
     "in two branches": ("if args.gpu:\n    d = 'cuda'\nelse:\n    d = 'cpu'\nf(d)\nh()\n", "h()\n"),
     "one after the other": ("a = args.gpu\nb = 1 if a else 2\nf(b)\nh()\n", "h()\n"),
     "in a function": ("def g():\n    n = torch.cuda.device_count()\n    f(n)\n    h()\n", "def g():\n    h()\n"),
+    "beside the fields of an object": ("a = args.gpu\nf(a)\nsave(vars(args))\n", "save(vars(args))\n"),
     "on a line with another": ("a = 1; h()\nf(a)\n", "h()\n"),
 }
 

@@ -173,6 +173,16 @@ def test_one_that_may_be_any_gpu_is_for_review(run: Run) -> None:
     assert findings == ["device-constant"]
 
 
+def test_another_name_for_one_is_settled_where_that_is(run: Run) -> None:
+    model = MODEL.replace("from config import DEVICE\n", "import config\n\nhere = config.DEVICE\n").replace(
+        "=DEVICE", "=here"
+    )
+    after, findings = run('DEVICE = torch.device("cuda:1" if torch.cuda.is_available() else "cpu")\n', model=model)
+    assert 'torch.device("cuda" if' in after["config.py"] and findings == []
+    _, findings = run("DEVICE = torch.device(options.device)\n", model=model)
+    assert findings == ["device-constant"]
+
+
 def test_a_tensor_made_while_a_module_is_imported_is_refused(run: Run) -> None:
     after, findings = run(CHOICE + "WEIGHTS = torch.ones(2).to(DEVICE)\nTOTAL = WEIGHTS.sum()\n")
     assert findings == ["device-constant"] and not after

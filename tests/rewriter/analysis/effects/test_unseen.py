@@ -75,6 +75,7 @@ QUIET = {
     "before the training": (PAGES["from a call"] + CALL, ""),
     "its result is taken": (PAGES["from a call"], f"number = {CALL}"),
     "a list": ("page = []\n", CALL),
+    "a list of theirs": ("import ledgerbook\npages = ledgerbook.pages()\n", "pages.sort(key=len)\nprint(pages[0])\n"),
     "a package with a table": ("import numpy as np\n", "np.random.set_state([1])\n"),
     "a package of Python": ("import heapq\npage = []\n", "heapq.heappush(page, 1)\n"),
 }

@@ -30,6 +30,9 @@ class Gate:
         self.net = models.mobilenet_v3_small()
         self.net.eval()
 
+    def steps(self):
+        return len(self.rows) // self.batch_size
+
 
 {more}
 model = torch.nn.Linear(8, 2)
@@ -43,6 +46,7 @@ model.eval()
 DEAD = {
     "nothing names it": "",
     "such code names it": "def again():\n    return crops()",
+    "another package is asked by a text": "make = getattr(models, 'vgg11')\nnet = make()",
     "each names the other": "def again():\n    return crops(), once()\ndef once():\n    return again()",
 }
 ALIVE = {
@@ -56,8 +60,8 @@ ALIVE = {
 @pytest.mark.parametrize("more", [*DEAD.values(), *ALIVE.values()], ids=[*DEAD, *ALIVE])
 def test_code_that_never_runs_draws_nothing(more: str) -> None:
     (file,) = migrate([decode(SCRIPT.format(more=more).encode(), Path("train.py"))], CATALOGUE, Config()).files
-    found = [trait.name for trait in file.traits if trait.kind in ("transforms", "statistics")]
-    alive = ["RandomCrop", "mobilenet_v3_small"] if more in ALIVE.values() else []
+    found = [trait.name for trait in file.traits if trait.kind in ("transforms", "statistics", "steps")]
+    alive = ["RandomCrop", "mobilenet_v3_small", "len(self.rows) // self.batch_size"] if more in ALIVE.values() else []
     assert found == ["RandomHorizontalFlip", *alive]
 
 

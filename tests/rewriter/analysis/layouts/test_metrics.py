@@ -1019,3 +1019,25 @@ def test_what_meets_turned_rows_has_its_own_along_another_dimension() -> None:
 
     assert "out, y = accelerator.gather_for_metrics((out, y))" in text("")
     assert "accelerator.backward(loss)" in text(".transpose(0, 1)") and "gather" not in text(".transpose(0, 1)")
+
+
+UNSEEN_FIGURE = """\
+def judge(model, held):
+    lost, hits = 0.0, 0
+    with torch.no_grad():
+        for x, y in held:
+            out = model(x)
+            lost += torch.nn.functional.cross_entropy(out, y).item()
+            hits += (out.argmax(1) == y).sum().item()
+    {shown}
+    return hits
+print(judge(model, held))"""
+
+
+@pytest.mark.parametrize(("shown", "count"), [("print(lost / len(held))", 1), ("lost /= len(held)", 0), ("pass", 0)])
+def test_of_a_figure_that_nobody_sees_nothing_is_said(shown: str, count: int) -> None:
+    end = UNSEEN_FIGURE.format(shown=shown) + "\n"
+    text = f"{TRAINED}held = DataLoader(rows, batch_size=8)\n{end}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"gather_for_metrics(" in file.after
+    assert [d.id for d in file.diagnoses].count("mean-of-batches") == count
