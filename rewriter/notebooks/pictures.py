@@ -1,8 +1,8 @@
 """
 Pictures that the training draws: the main process shows them.
 
-A process that a notebook starts displays in the notebook, where a call asks for it (``plt.show()``, ``display(...)``). The
-figure that a notebook draws at the end of a cell is that of its own process.
+A process that a notebook starts displays in the notebook, where a call asks for it (``plt.show()``, ``display(...)``).
+The figure that a notebook draws at the end of a cell is that of its own process.
 """
 
 from __future__ import annotations
