@@ -1,5 +1,5 @@
 """``migrate --explain train.py:143``: all that is said about one line of a file: the edits there with their reasons and
-what their rules do, the findings with what they mean."""
+what their rules do, the findings with what they mean, and what changes at run time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..config import ConfigError
 from ..project.import_graph import absolute
+from ..report.expect import expectations
 from ..report.explaining import explained, section, sections
 from ..report.groups import FindingGroup, groups
 from ..report.inline import bare, said, wrapped
@@ -52,9 +53,20 @@ def explain_line(catalogue: Sequence[Entry], request: Request, place: AskedLine)
     line = _line(file, place)
     blocks = [block for hunk in hunks_of(file) for block in hunk.blocks if _is_at(block, line)] if file.changed else []
     found = [group for group in groups(result) if _speaks_of(group, file, line)]
-    if not blocks and not found:
+    changes = _at_run_time(file, line)
+    if not blocks and not found and not changes:
         raise _nothing(file, line, place)
     _print(catalogue, request, file, blocks, found)
+    page = console(color=request.color)
+    for number, text in enumerate(changes):
+        heading = [] if number else ["What changes at run time"]
+        page.out("\n".join([*heading, *(f"  {row}" for row in wrapped(f"- {text}", page.width - 2))]), highlight=False)
+
+
+def _at_run_time(file: FileResult, line: int) -> list[str]:
+    """What the summary says of the line: what changes there when the migrated script runs."""
+    here = tuple(trait for trait in file.traits if trait.line == line)
+    return list(expectations(Result((file._replace(traits=here),), 1))) if file.changed else []
 
 
 def _looked_at(catalogue: Sequence[Entry], request: Request, place: AskedLine) -> tuple[Result, FileResult]:
@@ -155,6 +167,7 @@ def _meaning(group: FindingGroup, width: int, color: bool) -> Iterator[str]:
 def _nothing(file: FileResult, line: int, place: AskedLine) -> ConfigError:
     """What to say of a line of which nothing is said: its text, and the lines of which something is."""
     lines = {change.line for change in file.changes} | {found.line for found in file.diagnoses}
+    lines |= {trait.line for trait in file.traits if file.changed}
     near = sorted(sorted(lines - {0}, key=lambda other: abs(other - line))[:_NEAR])
     text = visible(file.texts[0].split("\n")[line - 1].strip())
     noun = "" if file.source.notebook is not None else "line " if len(near) == 1 else "lines "

@@ -10,9 +10,10 @@ from ..facts.roles import Role
 from ..result import FileResult
 from .document import Notebook, masked
 from .launching import training, used
-from .shown import showing, shown_by, unhidden
+from .shown import only_chooses_devices, showing, shown_by, shows_figures, unhidden
 from .uses import NotGathered, Use, defines, filled, imported, made, run, use, uses_of
 
+_SEVERAL = (ast.Dict, ast.DictComp, ast.List, ast.ListComp)
 REMEDY = "Save it in the training (torch.save), and load it here"
 
 
@@ -68,6 +69,7 @@ def after_training(notebook: Notebook, files: Sequence[FileResult], whole: bool 
     uses, functions, trains = uses_of(texts), showing(texts), training(files)
     last = max((n for n, text in enumerate(texts) if not used(text).isdisjoint(trains)), default=len(texts))
     models, devices, loaders = (_of_role(files[0], role) for role in (Role.MODEL, Role.DEVICE, Role.LOADER))
+    loaders |= _of_several(files[0])
     rest = range(last + 1, len(texts))
     first = next((n for n in rest if whole or (shown_by(run(texts[n]), functions) and uses[n].reads & models)), None)
     if first is None:
@@ -112,7 +114,7 @@ def made_again(
     for n in chosen:
         for statement in run(texts[n]):
             binds = use(ast.unparse(statement)).binds & held
-            plain = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            plain = isinstance(statement, ast.Assign) and isinstance(statement.value, (ast.Call, *_SEVERAL))
             for name in binds:
                 line = ast.get_source_segment(texts[n], statement) or ""
                 drawn = any(isinstance(n, ast.keyword) and n.arg == "generator" for n in ast.walk(statement))
@@ -137,10 +139,36 @@ def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[in
             continue
         begun = {m for m in shown if m < ends[0] - 1 and _only_drawn_with(body, m, first)}
         drawn = _drawn(body, begun | shown.intersection(rest), rest)
+        left = [body[m] for m in sorted(shown - drawn)]
+        if left and not shows_figures(left):  # the training draws in this figure
+            continue
         taken = set[int]().union(*(_lines_of(body, m, text) for m in drawn))
         others = set[int]().union(*(_lines_of(body, m, text) for m in range(len(body)) if m not in drawn))
         if taken.isdisjoint(others):
             found[n] = taken
+    return found
+
+
+def choosing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[int]]:
+    """The cells that choose the device beside other things, of which none needs it: for their positions, the lines that
+    choose it or tell it. The rest of such a cell need not be part of the training."""
+    devices = _of_role(files[0], Role.DEVICE)
+    found: dict[int, set[int]] = {}
+    for n, cell in enumerate(notebook.cells):
+        text = masked(cell.text)
+        body = ast.parse(text).body
+        parts = [ast.unparse(statement) for statement in body]
+        uses = [use(part) for part in parts]
+        chosen = {m for m, one in enumerate(uses) if one.binds and one.binds <= devices}
+        names = frozenset[str]().union(*(uses[m].binds for m in chosen))
+        told = {m for m, one in enumerate(uses) if one.reads & names and m not in chosen}
+        others = [m for m, statement in enumerate(body) if m not in chosen | told and not _is_import(statement)]
+        if not chosen or not others or any(uses[m].binds - devices for m in told):
+            continue
+        if all(only_chooses_devices(parts[m]) for m in chosen | told):
+            lines = set[int]().union(*(_lines_of(body, m, text) for m in chosen | told))
+            if lines.isdisjoint(set[int]().union(*(_lines_of(body, m, text) for m in others))):
+                found[n] = lines
     return found
 
 
@@ -204,9 +232,20 @@ def kept_apart(
         if taken:
             rest = "\n".join(line for i, line in enumerate(lines) if i not in taken)
             parts = ["\n".join(lines[_first_line(s) - 1 : s.end_lineno]) for s in own]
-            spaced = (f"\n\n{part}" if n and "\n" in part + parts[n - 1] else part for n, part in enumerate(parts))
+            spaced = (f"{_blanks(own, n, lines, parts)}{part}" for n, part in enumerate(parts))
             found[n] = (rest.lstrip("\n"), "\n".join([*spaced, *(["", ""] if "\n" in parts[-1] else [])]).split("\n"))
     return found
+
+
+def _blanks(own: Sequence[ast.stmt], position: int, lines: Sequence[str], parts: Sequence[str]) -> str:
+    """The empty lines above a definition: those of the cell, where it follows the one before it there."""
+    if not position:
+        return ""
+    before = own[position - 1].end_lineno or 0
+    between = lines[before : _first_line(own[position]) - 1]
+    if not any(line.strip() for line in between):
+        return "\n" * len(between)
+    return "\n\n" if "\n" in parts[position] + parts[position - 1] else ""
 
 
 def _bound(statements: Iterable[tuple[int, ast.stmt, Use]]) -> frozenset[str]:
@@ -263,6 +302,13 @@ def _definitions(text: str) -> dict[str, str]:
 
 def _of_role(file: FileResult, role: Role) -> frozenset[str]:
     return frozenset(one.name for one in file.roles if one.role == role.value and one.scope == "<module>")
+
+
+def _of_several(file: FileResult) -> frozenset[str]:
+    """The names of dictionaries and lists of loaders, of which each is prepared where it is made."""
+    made = (statement for statement in ast.parse(file.after).body if isinstance(statement, ast.Assign))
+    several = [one for one in made if isinstance(one.value, _SEVERAL) and ".prepare(" in ast.unparse(one.value)]
+    return frozenset(target.id for one in several for target in one.targets if isinstance(target, ast.Name))
 
 
 def _names_a_gpu(text: str) -> bool:

@@ -38,6 +38,8 @@ class Cell:
     end: int
     continued: bool = False
     """The second part of a cell that is looked at in two."""
+    draws: bool = False
+    """What the notebook shows: the second part of a cell that trains and then draws."""
     count: int | None = None
     """When it last ran, as Jupyter shows it beside the cell; None if it never did."""
 
@@ -83,16 +85,18 @@ class Notebook:
                 lines.append(line)
         return ["\n".join(found[cell.name]) for cell in self.cells]
 
-    def parted(self, lines: Mapping[int, Collection[int]]) -> Notebook:
-        """The notebook with some cells in two parts: for their positions, the lines of the second part, from 1. It
-        serves to look at the parts, never to write the file."""
+    def parted(self, drawing: Mapping[int, Collection[int]], choosing: Mapping[int, Collection[int]]) -> Notebook:
+        """The notebook with some cells in two parts: for their positions, the lines of the second part, from 1, which
+        draws or which chooses the device. It serves to look at the parts, never to write the file."""
         cells: list[Cell] = []
         for n, cell in enumerate(self.cells):
             text = list(enumerate(cell.text.split("\n"), 1))
-            second = lines.get(n, ())
+            draws = n in drawing
+            second = drawing[n] if draws else choosing.get(n, ())
             cells.append(replace(cell, text="\n".join(line for at, line in text if at not in second)))
             if second:
-                cells.append(replace(cell, text="\n".join(line for at, line in text if at in second), continued=True))
+                part = "\n".join(line for at, line in text if at in second)
+                cells.append(replace(cell, text=part, continued=True, draws=draws))
         return replace(self, cells=tuple(cells))
 
     def joined(self, texts: Sequence[str]) -> list[str]:
@@ -100,7 +104,8 @@ class Notebook:
         whole: list[str] = []
         for cell, text in zip(self.cells, texts, strict=True):
             if cell.continued:
-                whole[-1] = "\n".join(one for one in (whole[-1], text) if one.strip())
+                last = whole[-1].rpartition("\n")[2]
+                whole[-1] = "\n".join(one for one in (whole[-1], "" if text == last else text) if one.strip())
             else:
                 whole.append(text)
         return whole

@@ -22,19 +22,19 @@ from .closures import Definition, check_taken, definitions, reached, taken_along
 from .document import MASK, Cell, Notebook, masked
 from .given import arguments, begun, check_loading, looking_at, made_before, read_first
 from .last_values import LastValues
+from .pictures import check_shown, for_rules, of_main_process, without_show
 from .shown import (
-    displays,
     for_function,
     handed,
     hidden,
-    only_draws_to_files,
+    is_setting,
     only_magics,
     received,
     showing,
     shown_by,
 )
 from .snapshots import with_snapshots
-from .uses import NotGathered, Use, check_all, defines, imported, made, run, uses_of
+from .uses import NotGathered, Use, check_all, defines, imported, made, run, use, uses_of
 
 NAME = "training_function"
 
@@ -52,11 +52,10 @@ def top_level(text: str, made: str) -> tuple[list[str], frozenset[str]]:
         ):
             continue
         guarded = isinstance(statement, ast.If) and ast.unparse(statement.test).startswith(f"{made}.is_")
-        inner = (
-            statement.body if isinstance(statement, ast.If) and guarded and shown_by(statement.body) else [statement]
-        )
+        body = statement.body if isinstance(statement, ast.If) and guarded else []
+        inner = body if body and (shown_by(body) or all(map(is_setting, body))) else [statement]
         parts += map(ast.dump, inner)
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.value).startswith(f"{made}.prepare("):
+        if isinstance(statement, ast.Assign) and f"{made}.prepare(" in ast.unparse(statement.value):
             names = (name for target in statement.targets for name in ast.walk(target))
             prepared.update(name.id for name in names if isinstance(name, ast.Name))
     return parts, frozenset(prepared)
@@ -71,6 +70,7 @@ def gathered(
     modules: frozenset[str] = frozenset(),
     loading: Collection[int] = (),
     files: Sequence[str] = (),
+    held: Collection[str] = (),
 ) -> list[str]:
     """
     The texts of the cells with the training in one function, called in the last of its cells.
@@ -79,7 +79,8 @@ def gathered(
     of what is prepared there; ``modules`` have a state that only the training processes have. Cells that show
     something stay with the notebook, and those ``after`` the training: the function returns what they read. So do the
     cells ``loading`` the data, with all that is before the training: the function gets their loaders as arguments.
-    ``files``: the texts of the modules beside the notebook. Raises ``NotGathered``.
+    ``files``: the texts of the modules beside the notebook; ``held``: names that one process alone must not use. Raises
+    ``NotGathered``.
     """
     texts = [masked(cell.text) for cell in notebook.cells]
     uses = uses_of(texts)
@@ -92,12 +93,14 @@ def gathered(
         )
         | after.stays
     )
+    unshown = without_show(texts, functions)
     chosen = _chosen(texts, uses, needing, beside, modules, loading)
     texts = with_snapshots(texts, uses, chosen, beside, prepared)
     uses = uses_of(texts)
     first = begun(texts, chosen) if loading else 0
     check_loading(notebook.cells, texts, uses, chosen, loading, first)
     after = replace(after, remade=made_again(texts, uses, chosen, prepared, after))
+    whole = list(texts)
     apart = kept_apart(texts, uses, chosen, beside, after)
     if apart:
         texts = [apart[n][0] if n in apart else text for n, text in enumerate(texts)]
@@ -113,8 +116,8 @@ def gathered(
     shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared, after, modules, first)
     staying = ["" if n in chosen else text for n, text in enumerate(texts)]
     local = frozenset[str]().union(*(uses[n].binds for n in chosen))
-    of_along = (partial(_check, notebook.cells[n], text) for n, text in along)
-    of_cells = (partial(_check, notebook.cells[position], texts[position]) for position in chosen)
+    of_along = (partial(_check, unshown, notebook.cells[n], text) for n, text in along)
+    of_cells = (partial(_check, unshown, notebook.cells[position], texts[position]) for position in chosen)
     of_shown = (partial(shown.check, position) for position in sorted(beside))
     of_staying = partial(check_taken, notebook.cells, staying, taken, local)
     check_all(
@@ -134,8 +137,9 @@ def gathered(
     moved_note, below_note = f"# Moved into {NAME}() {place}.", f"# Moved below the training, {place}."
     for position in (*chosen, *moved):
         inside, lines = plain[position]
-        note = [] if not inside.strip() and lines else [moved_note if position in chosen else below_note]
-        texts[position] = "\n".join([*lines, *note] if note else lines).rstrip()
+        note = moved_note if position in chosen else below_note
+        stays = not inside.strip() and lines
+        texts[position] = whole[position] if stays else "\n".join([*lines, note]).rstrip()
     last, given = chosen[-1], ", ".join(passed)
     start = f"{NAME}({given})"
     if returned:
@@ -152,7 +156,9 @@ def gathered(
     blank = ["", ""] if above and (last in apart or above[-1].endswith("*")) else []  # after an import or a class
     parts = [*above, *blank, f"def {NAME}({given}):\n{body.rstrip()}\n\n\n{start}"]
     texts[last] = "\n\n".join(["\n".join(parts), *(hidden(_drawn(plain[position][0])) for position in moved)])
-    return texts
+    calling = [text for n, text in enumerate(whole) if n not in beside]
+    of_main = of_main_process(whole, calling, functions, held)
+    return [for_rules(text, of_main) for text in texts]
 
 
 def _following(uses: Sequence[Use], staying: Sequence[Definition], beside: Collection[int]) -> list[Use]:
@@ -208,7 +214,7 @@ def _chosen(
         chosen |= more
 
 
-def _check(cell: Cell, text: str) -> None:
+def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
     """Refuse a cell that would behave differently inside a function, or in a process without a display."""
     inside, _ = for_function(text)
     if MASK in inside:
@@ -235,13 +241,7 @@ def _check(cell: Cell, text: str) -> None:
                 "Pass it as an argument and return it",
                 [f"global {node.names[0]}"],
             )
-    if (name := shown_by(tree.body)) and not only_draws_to_files(tree.body):
-        raise displays(
-            cell,
-            name,
-            "the training processes cannot display anything",
-            remedy="Draw it in a cell after the training, or save the figure (savefig) in place of showing it",
-        )
+    check_shown(cell, tree.body, unshown)
 
 
 def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence[int]) -> None:
@@ -249,10 +249,12 @@ def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence
     for n in chosen:
         for node in ast.parse(texts[n]).body:
             if isinstance(node, ast.ClassDef):
+                local = frozenset[str]().union(*(use(texts[m]).binds for m in chosen))
+                read = ", ".join(sorted(use(ast.unparse(node)).reads & local)) or "what the training makes"
                 raise NotGathered(
                     cells[n].number,
-                    f"a later cell needs the trained model, but the class {node.name} uses what the training makes",
-                    "Pass it to the class as an argument",
+                    f"a later cell needs the trained model, but the class {node.name} uses {read} of the training",
+                    f"Pass {read} to the class as an argument",
                     [f"class {node.name}"],
                 )
 
@@ -264,10 +266,12 @@ def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[in
     for n, other in enumerate(uses):
         if n in inside:
             continue
+        later = [m for m in chosen if m > n]
         for name in sorted(other.binds & made.keys()):
-            if n < chosen[-1] and read_first([uses[m] for m in chosen], name):
+            if read_first([uses[m] for m in later], name):
+                reader = next(m for m in later if name in uses[m].reads)
                 raise NotGathered(
-                    cells[made[name]].number,
+                    cells[reader].number,
                     f"it uses {name}, which cell {cells[n].number} created",
                     "Create it in the training",
                     [name],

@@ -12,12 +12,13 @@ from ..config import Config
 from ..editing.edits import EditGroup
 from ..editing.opcodes import origins as origins_of
 from ..facts.module_paths import ModulePaths
+from ..facts.roles import Role
 from ..findings import Severity
 from ..pipeline import Plan, plan
 from ..result import Change, Diagnosis, FileResult, Result
 from ..rule import Entry
 from ..source import Source
-from .after import After, after_training, check_functions, drawing
+from .after import After, after_training, check_functions, choosing, drawing
 from .closures import definitions, reached
 from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import NAME, gathered, top_level
@@ -34,12 +35,13 @@ from .launching import (
     training,
     used,
 )
-from .shown import hidden, is_handed, run_by_magics, seeds, unhidden
+from .shown import given_the_accelerator, hidden, is_handed, run_by_magics, seeds, unhidden
 from .uses import NotGathered, defines, named_in, use
 
 _OF_EVERY_PROCESS = frozenset("main_process downloads checkpoint once unseeded same-noise".split())
 _OF_STARTED_ANEW = frozenset({"set-order"})
 """What differs between processes that are started anew, and not between the forks of a notebook."""
+_HELD = frozenset({Role.MODEL.value, Role.LOADER.value, Role.OPTIMIZER.value})
 _REASON = "a notebook is one process: the launcher starts the others"
 
 
@@ -69,7 +71,7 @@ def plan_notebook(
         return NotebookPlan(notebook, planned, refusal=why)
     if home is not None and (function := started_by_itself(notebook, home, result.files)):
         return NotebookPlan(notebook, planned, function)
-    parted = notebook.parted(drawing(notebook, result.files))
+    parted = notebook.parted(drawing(notebook, result.files), choosing(notebook, result.files))
     ways = _Ways(notebook, parted, planned, lambda text: plan([source_of(notebook, text), *modules], *settings))
     first = ways.plan()
     if first.holds:
@@ -84,7 +86,7 @@ class _Ways:
 
     notebook: Notebook
     parted: Notebook
-    """With the cells in two that train and then draw."""
+    """With the cells in two that train and then draw, or that also choose the device."""
     planned: Plan
     planned_of: Callable[[str], Plan]
     """The plan of another text of the script."""
@@ -139,10 +141,12 @@ class _Ways:
             if done.blocked or home_of(done.files) == inside:
                 break
             numbers = {self.notebook.cells[n].number for n in made_in(self.notebook, done.files[0])}
-            more = {n for n, cell in enumerate(self.parted.cells) if cell.number in numbers and not cell.continued}
+            more = {n for n, cell in enumerate(self.parted.cells) if cell.number in numbers and not cell.draws}
             if more <= also:
                 raise NotGathered(0, "the accelerator would be created outside the training", "Put it in a function")
             also |= more  # a tracker of an earlier cell: only one process may have it
+        if function := given_the_accelerator(done.files[0].after.decode()):
+            raise NotGathered(0, f"{function} shows a figure of all processes", "Compute it in a line of its own")
         check_functions(self.parted, after, seen, done.files)
         starts = "" if done.blocked else NAME
         return NotebookPlan(self.notebook, again, starts, _origins(self.notebook.script(), text))
@@ -154,7 +158,7 @@ def _same_line(line: int) -> int:
 
 def _hidden(notebook: Notebook, cells: Collection[int]) -> list[str]:
     """The texts of the cells, some of them, and what a cell draws of its training, without a word for the rules."""
-    apart = {n for n, cell in enumerate(notebook.cells) if cell.continued or n in cells}
+    apart = {n for n, cell in enumerate(notebook.cells) if cell.draws or n in cells}
     texts = [masked(cell.text) for cell in notebook.cells]
     return [hidden(text) if n in apart else text for n, text in enumerate(texts)]
 
@@ -206,7 +210,7 @@ class NotebookPlan(NamedTuple):
                     file = _of_processes(file, self.starts)
             file = _restored(self.notebook, file, text, self.origins)
         except NotGathered as why:
-            file = _restored(self.notebook, _refused(self.notebook, file, why), script, self.origins)
+            file = _refused(self.notebook, _restored(self.notebook, file, script, self.origins), why)
         if file.blocked:
             file = file._replace(diagnoses=(*file.diagnoses, *_run_by_magics(self.notebook)))
         if file.blocked and not file.changed:
@@ -251,17 +255,18 @@ def _gathered(
     trains, before = training(needed.files), _hidden(notebook, after.stays)
     changed |= {n for n, text in enumerate(before) if used(text) & use(text).reads & trains}.union(also)
     files = [module.source.text for module in needed.files[1:]]
+    held = trains | {name, *prepared, *(one.name for one in file.roles if one.role in _HELD)}
     trackers, modules = of_one_process(planned.result().files[0])
     prepared |= trackers
     needing = changed | {n for n, text in enumerate(before) if use(text).binds & prepared}
     if not needing:
         raise NotGathered(0, "the training was not found in the cells", "Put it in a function, and call it once")
     if not loading:
-        return gathered(notebook, sorted(needing), prepared, after, name, modules, files=files)
+        return gathered(notebook, sorted(needing), prepared, after, name, modules, files=files, held=held)
     data = loading_cells(before, needing, changed, prepared & after.loaders)
     if not data:
         raise NotGathered(0, "no cell makes loaders alone", "Make them in a cell of their own")
-    return gathered(notebook, sorted(needing), prepared, after, name, modules, data, files)
+    return gathered(notebook, sorted(needing), prepared, after, name, modules, data, files, held)
 
 
 def _changed(

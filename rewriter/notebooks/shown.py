@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from .document import MASK, Cell
 from .uses import NotGathered
 
-_HIDDEN = "pass#<shown>"
+HIDDEN = "pass#<shown>"
 _HANDED = "#<handed>"
 _RECEIVED = "#<received>"
 _DISPLAYED = "#<displayed>"
@@ -30,6 +30,7 @@ _SETTINGS = re.compile(
     r"|(?:sns|seaborn)\.set(?:_\w+)?"
 )
 """What sets how figures are drawn, and draws none."""
+_SHOWS = frozenset({"plt.show", "pylab.show", "matplotlib.pyplot.show", "display"})
 _METHODS = frozenset("plot hist boxplot imshow show".split())
 _DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
 _DEVICES = frozenset("device is_available current_accelerator print".split())
@@ -67,7 +68,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozenset()) -> str:
     """With what statements show something: a library, one of ``functions``, or a method; empty if they do not."""
-    nodes = [node for one in statements if not _is_setting(one) for node in ast.walk(one)]
+    nodes = [node for one in statements if not is_setting(one) for node in ast.walk(one)]
     named = (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
     called = (node.func.attr for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
     found = [
@@ -77,7 +78,7 @@ def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozens
     return found[0] if found else ""
 
 
-def _is_setting(statement: ast.stmt) -> bool:
+def is_setting(statement: ast.stmt) -> bool:
     """Whether a statement only sets how figures are drawn: ``plt.ion()``, ``plt.style.use("ggplot")``,
     ``plt.rcParams["figure.dpi"] = 120``."""
     if isinstance(statement, ast.Assign):
@@ -86,28 +87,26 @@ def _is_setting(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and _SETTINGS.fullmatch(ast.unparse(call.func)) is not None
 
 
-def only_draws_to_files(statements: Sequence[ast.stmt]) -> bool:
-    """Whether all that is drawn is a figure that is saved and not shown: each function for itself, and the rest."""
-    parts: list[list[ast.stmt]] = [[]]
-    for one in statements:
-        if isinstance(one, ast.FunctionDef | ast.ClassDef):
-            parts.append([one])
-        else:
-            parts[0].append(one)
-    return all(_saves_figures(part) for part in parts if shown_by(part))
-
-
-def _saves_figures(statements: Sequence[ast.stmt]) -> bool:
+def saves_figures(statements: Sequence[ast.stmt]) -> bool:
+    """Whether all that is drawn is a figure that is saved and not shown."""
     nodes = [node for statement in statements for node in ast.walk(statement)]
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     called = {n.func.attr for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
     return "savefig" in called and "show" not in called and read.isdisjoint(_LIBRARIES - _FIGURES)
 
 
+def shows_figures(statements: Sequence[ast.stmt]) -> bool:
+    """Whether what is drawn is shown by a call (``plt.show()``, ``display(figure)``), and not by the cell's end."""
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return bool(called & _SHOWS) and read.isdisjoint(_LIBRARIES - _FIGURES - {"display"})
+
+
 def hidden(text: str) -> str:
     """A cell that the notebook's own process runs, without a word for the rules: they would let one process of several
     show what it shows."""
-    return "\n".join(f"{_HIDDEN}{line}" if line.strip() else line for line in text.split("\n"))
+    return "\n".join(f"{HIDDEN}{line}" if line.strip() else line for line in text.split("\n"))
 
 
 def handed(names: Sequence[str], instead: Mapping[str, str]) -> str:
@@ -140,12 +139,28 @@ def displayed(printed: str) -> str:
     return f"{_DISPLAYED}\n{printed}"
 
 
-def _displaying(printed: str) -> str:
+def called_instead(indent: str, function: str, call: str) -> str:
+    """What calls a function that shows something in the training, for the rules: a print, as in `displayed`."""
+    return f"{indent}{_DISPLAYED}{function}\n{indent}print{call.removeprefix(function)}"
+
+
+def given_the_accelerator(text: str) -> str:
+    """The first function of `called_instead` that would have to be called by all processes; empty if there is none."""
+    lines = text.split("\n")
+    found = (n for n, line in enumerate(lines) if _displays(line) and _is_given_the_accelerator(lines[n + 1 :]))
+    return next((name for n in found if (name := lines[n].strip().removeprefix(_DISPLAYED))), "")
+
+
+def _displays(line: str) -> bool:
+    return line.lstrip().startswith(_DISPLAYED)
+
+
+def _displaying(printed: str, function: str) -> str:
     """The display in the place of a print, or of its first line."""
     found = _PRINTS.match(printed)
     if found is None:
         return printed
-    indent, accelerator, rest = found[1], found[2], f"display({printed[found.end() :]}"
+    indent, accelerator, rest = found[1], found[2], f"{function}({printed[found.end() :]}"
     return f"{indent}if {accelerator}.is_main_process:\n{indent}    {rest}" if accelerator else f"{indent}{rest}"
 
 
@@ -163,11 +178,11 @@ def _is_given_the_accelerator(lines: Sequence[str]) -> bool:
 
 def unhidden(text: str) -> str:
     """The text of a script with what `hidden`, `handed`, `received` and `displayed` stand for."""
-    lines = text.replace(_HIDDEN, "").split("\n")
-    for number in reversed([n for n, line in enumerate(lines) if line.strip() == _DISPLAYED]):
-        printed = lines[number + 1]
+    lines = text.replace(HIDDEN, "").split("\n")
+    for number in reversed([n for n, line in enumerate(lines) if _displays(line)]):
+        printed, function = lines[number + 1], lines[number].strip().removeprefix(_DISPLAYED) or "display"
         trains = _is_given_the_accelerator(lines[number + 1 :])  # then it runs on all processes, and is printed
-        lines[number : number + 2] = [printed if trains else _displaying(printed)]
+        lines[number : number + 2] = [printed if trains else _displaying(printed, function)]
     for number, line in enumerate(lines):
         if line.endswith(_HANDED):
             printed = re.sub(r"(accelerator\.)?print\(", "return ", line.removesuffix(_HANDED), count=1)
@@ -190,7 +205,7 @@ def for_function(text: str, repeats: Collection[str] = ()) -> tuple[str, list[st
     which Python does not allow in a function."""
     lines = text.split("\n")
     stars = {lines[node.lineno - 1] for node in _first_imports(text) if _is_star(node)}
-    settings = {lines[node.lineno - 1] for node in ast.parse(text).body if _is_setting(node) and _is_line(node, lines)}
+    settings = {lines[node.lineno - 1] for node in ast.parse(text).body if is_setting(node) and _is_line(node, lines)}
     stay = stars.union(repeats, settings)
     apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay]
     inside = "\n".join(line for line in lines if line not in apart)

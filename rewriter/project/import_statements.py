@@ -108,7 +108,7 @@ def search_paths(tree: ast.Module) -> Iterator[SearchPath]:
             owner = call.func.value
             if getattr(owner, "attr", "") == "path":
                 for added in call.args:
-                    parts = list(_literal_parts(added, values, frozenset()))
+                    parts = list(_literal_parts(added, values, set()))
                     yield from (SearchPath(part, own=False) for part in parts)
                     above = _above_file(added, values, frozenset()) if not parts else None
                     if above:
@@ -137,15 +137,16 @@ def _above_file(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: 
     return inner + (name == "dirname") if inner is not None else None
 
 
-def _literal_parts(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: frozenset[str]) -> Iterator[str]:
-    """The literals of an expression that makes a path, each alone and all joined; names are followed."""
+def _literal_parts(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: set[str]) -> Iterator[str]:
+    """The literals of an expression that makes a path, each alone and all joined; names are followed, each once."""
     words: list[str] = []
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
             words.append(part.value)
         elif isinstance(part, ast.Name) and part.id in values and part.id not in seen:
+            seen.add(part.id)  # for all that follows: names that are made of one another lead to ever more ways
             for value in values[part.id]:
-                yield from _literal_parts(value, values, seen | {part.id})
+                yield from _literal_parts(value, values, seen)
     yield from words
     if len(words) > 1:
         yield os.path.join(*words)  # noqa: PTH118

@@ -24,7 +24,7 @@ from .expect import expectations
 from .frames import place
 from .groups import ORDER, FindingGroup, groups
 from .html_diff import WEIGHTS, sheet, weight
-from .html_frames import code_words, frame, meaning, path_words
+from .html_frames import code_words, frame, meaning, option_words, path_words
 from .summary import audit_total, outcome
 from .table import ProgramRow, heading, rows
 from .text import counted
@@ -133,7 +133,7 @@ def _commands(hints: Sequence[str]) -> str:
     for hint in hints:
         label, colon, command = hint.partition(":")
         lines.append(
-            f"<dt>{escape(label)}</dt><dd>{escape(command.strip())}</dd>" if colon else f"<dt>{escape(hint)}</dt>"
+            f"<dt>{escape(label)}</dt><dd>{option_words(command.strip())}</dd>" if colon else f"<dt>{escape(hint)}</dt>"
         )
     return f"<dl class='commands'>{''.join(lines)}</dl>" if lines else ""
 

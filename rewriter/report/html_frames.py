@@ -49,11 +49,16 @@ def path_words(text: str) -> str:
     return re.sub(r"([/_])(?=.)", r"\1<wbr>", escape(text))
 
 
+def option_words(text: str) -> str:
+    """Code in which no line is broken inside of an option: ``--write`` would get its dashes on two lines."""
+    return re.sub(r"(?<![\w-])(--?[a-z][\w-]*)", r"<span class='o'>\1</span>", escape(text))
+
+
 def code_words(text: str) -> str:
     """A sentence, with the code in it set as code."""
     parts, last = [], 0
     for found in _CODE.finditer(text):
-        parts += [escape(text[last : found.start()]), f"<code>{escape(found[1] or found[2])}</code>"]
+        parts += [escape(text[last : found.start()]), f"<code>{option_words(found[1] or found[2])}</code>"]
         last = found.end()
     return "".join([*parts, escape(text[last:])])
 

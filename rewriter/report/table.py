@@ -20,6 +20,11 @@ _LEAST = 20
 """The columns that a path gets at least."""
 
 
+def _of(severity: Severity, number: int) -> str:
+    """``1 note``, ``2 notes``, ``2 to review``."""
+    return counted(number, "note") if severity is Severity.NOTE else f"{number} {WORDS[severity]}"
+
+
 class ProgramRow(NamedTuple):
     """What is said of one program."""
 
@@ -41,14 +46,14 @@ class ProgramRow(NamedTuple):
     def told(self) -> str:
         """Its edits and findings, in numbers."""
         facts = [counted(self.edits, "edit")] if self.edits else []
-        facts += [f"{number} {WORDS[severity]}" for severity, number in self.findings]
+        facts += [_of(severity, number) for severity, number in self.findings]
         return ", ".join(facts) + (f": {', '.join(self.ids)}" if self.ids else "")
 
 
 def words(found: Sequence[FindingGroup]) -> str:
     """How many findings of each severity there are."""
     numbers = Counter(group.first.severity for group in found)
-    return ", ".join(f"{numbers[severity]} {WORDS[severity]}" for severity in ORDER if numbers[severity])
+    return ", ".join(_of(severity, numbers[severity]) for severity in ORDER if numbers[severity])
 
 
 def rows(result: Result, programs: Iterable[Sequence[Path]]) -> list[ProgramRow]:

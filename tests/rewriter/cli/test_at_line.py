@@ -115,6 +115,17 @@ def test_a_line_of_which_nothing_is_said_is_an_error(explain: Explain, place: st
     assert (status, out) == (FAILED, "") and answer in err
 
 
+def test_what_changes_at_run_time_is_said_of_its_line(explain: Explain) -> None:
+    text = (CALM + SCRIPT).replace(
+        "optimizer.step()", "optimizer.step()\n        if int(loss) < len(loader):\n            pass"
+    )
+    Path("calm.py").write_text(text)
+    number = text.split("\n").index("        if int(loss) < len(loader):") + 1
+    status, out, err = explain(f"calm.py:{number}")
+    assert (status, err) == (NOTHING, "")
+    assert "What changes at run time\n  - len(loader) (line" in out and "batches per process" in out
+
+
 def test_a_refusal_names_the_command_for_its_line(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(CATALOGUE, ["train.py"]) == BLOCKED
     assert "To learn more: migrate --explain train.py:12\n" in capsys.readouterr().err

@@ -528,7 +528,7 @@ def test_the_class_of_a_model_that_comes_back_stays_in_the_notebook() -> None:
     assert "class Net" not in cells[2] and "import math" not in cells[2]
     file = _migrated(PLT, f"width = 1\n{build.replace(net, NET.replace('WIDTH', 'width'))}", LOOP, PREDICT)
     assert not file.changed and file.at(file.diagnoses[-1].line) == ":cell 2, line 5"
-    assert "the class Net uses what the training makes" in file.diagnoses[-1].message
+    assert "the class Net uses width of the training" in file.diagnoses[-1].message
 
 
 def test_a_function_that_the_migration_changes_is_not_called_by_a_cell_after_the_training() -> None:
@@ -725,10 +725,98 @@ def test_a_function_that_the_training_uses_too_is_part_of_it() -> None:
     assert "(plt), but what it reads (guess) stays in the training processes" in file.diagnoses[0].message
 
 
-def test_a_figure_that_the_training_draws_in_is_refused() -> None:
-    train = f"fig, ax = plt.subplots()\nhistory = []\n{LOOP}\n    ax.plot(loss.item())\nplt.show()"
-    file = _migrated(IMPORTS, BUILD, train)
-    assert file.blocked and "the training processes cannot display anything" in file.diagnoses[0].message
+def test_a_figure_that_the_training_draws_in_is_shown_by_the_main_process() -> None:
+    train = f"fig, ax = plt.subplots()\n{LOOP}\n    ax.plot(loss.item())"
+    file = _migrated(PLT, BUILD, f"{train}\nplt.show()")
+    assert not file.blocked
+    assert "\n    if accelerator.is_main_process:\n        plt.show()\n" in _cells(file.after)[2]
+    file = _migrated(PLT, BUILD, train)
+    assert file.blocked and "shows a figure only where plt.show() is called" in file.diagnoses[0].message
+
+
+CHOOSES = "device = 'cuda' if torch.cuda.is_available() else 'cpu'"
+
+
+def test_a_setting_beside_the_choice_of_the_device_stays_in_its_cell() -> None:
+    """So the class of the model, which reads it, stays as well, and the model can come back."""
+    build = BUILD.replace("nn.Linear(1, 1)", "Net().to(device)")
+    shown = "plt.plot(model(torch.ones(1, 1).to(device)).tolist())"
+    file = _migrated(PLT, f"width = 1\n{CHOOSES}\ndevice", NET.replace("WIDTH", "width"), build, LOOP, shown)
+    assert not file.blocked
+    cells = _cells(file.after)
+    assert cells[1] == "width = 1\n# Moved into training_function() in cell 5."
+    assert cells[2] == NET.replace("WIDTH", "width")
+    assert "    accelerator = Accelerator()\n    accelerator.print(accelerator.device" in cells[4]
+
+
+def test_a_cell_whose_other_lines_need_the_device_is_looked_at_as_one() -> None:
+    file = _migrated(PLT, f"{CHOOSES}\nweights = torch.ones(2).to(device)\nwidth = 1", BUILD, LOOP)
+    assert _cells(file.after)[1] == "# Moved into training_function() in cell 4."
+
+
+def test_a_dictionary_of_loaders_is_made_again_for_the_cells_after_the_training() -> None:
+    loaders = "loaders = {name: DataLoader(torch.ones(8, 1), batch_size=4) for name in ('train', 'val')}"
+    train = LOOP.replace("in loader", "in loaders['train']")
+    build = BUILD.replace("loader = DataLoader", "rest = len")
+    build = "\n".join(line for line in build.split("\n") if not line.startswith("rest"))
+    file = _migrated(PLT, f"{build}\n{loaders}", train, "plt.plot(model(next(iter(loaders['val']))).tolist())")
+    assert not file.blocked, file.diagnoses
+    assert _cells(file.after)[2].endswith(f"\n{loaders}")
+
+
+def test_a_cell_of_imports_and_settings_of_figures_stays_as_it_is() -> None:
+    first = f"%matplotlib inline\nimport os\n\n{PLT}\n\nplt.ion()"
+    added = "from torchlift.runtime import Accelerator, notebook_launcher"
+    cells = _cells(_migrated(first, BUILD, LOOP).after)
+    assert cells[0].replace(f"{added}\n", "") == first
+
+
+def test_only_cells_after_one_that_stays_use_what_it_creates() -> None:
+    """The first cell of the training makes its own `x`."""
+    again = f"x = torch.ones(1, 1)\n{BUILD}"
+    file = _migrated(PLT, again, LOOP, "x = [1]\nplt.plot(x)", f"{LOOP}\n    print(x.shape)")
+    assert not any("created" in found.message for found in file.diagnoses)
+
+
+SHOW = "def show(rows, title=''):\n    plt.plot(rows.detach().numpy())\n    plt.title(title)\n    plt.show()"
+
+
+def test_a_function_that_shows_a_picture_is_called_by_the_main_process() -> None:
+    """It stays as it is: the notebook calls it after the training, too."""
+    loop = f"{LOOP}\n    if loss.item() < 1:\n        show(x, title='rows')"
+    cells = _cells(_migrated(PLT, SHOW, BUILD, loop, "show(torch.ones(2))").after)
+    assert cells[1] == SHOW and cells[4] == "show(torch.ones(2))"
+    called = "            if accelerator.is_main_process:\n                show(x, title='rows')\n"
+    assert called in cells[3]
+
+
+def test_the_notebook_may_give_such_a_function_its_model() -> None:
+    file = _migrated(PLT, SHOW, BUILD, f"{LOOP}\n    show(x)", "show(model(torch.ones(1, 1)))")
+    assert _cells(file.after)[1] == SHOW and "\n            show(x)\n" in _cells(file.after)[3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rows.detach()", "model(rows).detach()"),
+        ("plt.title(title)", "torch.rand(1)"),
+        ("plt.title(title)", "history.append(title)"),
+        ("plt.title(title)", "rows[0] = 1"),
+    ],
+    ids=["runs the model", "draws random numbers", "fills a list", "changes its argument"],
+)
+def test_a_function_that_does_more_than_show_is_called_by_all_processes(old: str, new: str) -> None:
+    file = _migrated(PLT, f"history = []\n{SHOW.replace(old, new)}", BUILD, f"{LOOP}\n    show(x)")
+    training = "\n".join(_cells(file.after))
+    assert file.blocked or "\n        show(x)\n" in training
+
+
+def test_a_function_that_leaves_its_figure_to_the_end_of_the_cell_is_refused_in_the_training() -> None:
+    """The end of the cell shows the figures of the notebook's own process."""
+    file = _migrated(PLT, SHOW.replace("\n    plt.show()", ""), BUILD, f"{LOOP}\n    show(x)")
+    (found,) = [found for found in file.diagnoses if found.severity == "blocked"]
+    assert found.message.startswith("this cell displays something of the training (show), but a process of the")
+    assert "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
 
 
 @pytest.mark.parametrize(
@@ -825,10 +913,10 @@ def test_what_a_plotting_module_draws_stays_with_the_notebook() -> None:
 
 @pytest.mark.parametrize(
     ("last", "blocked"),
-    [("plt.savefig('h.png')", 0), ("plt.savefig('h.png')\n    plt.show()", 1), ("plt.show()", 1)],
-    ids=["saved", "saved and shown", "shown"],
+    [("plt.savefig('h.png')", 0), ("plt.savefig('h.png')\n    plt.show()", 0), ("plt.show()", 0), ("plt.grid()", 1)],
+    ids=["saved", "saved and shown", "shown", "left to the cell"],
 )
-def test_a_function_that_trains_may_save_its_figures(last: str, blocked: int) -> None:
+def test_a_function_that_trains_may_save_and_show_its_figures(last: str, blocked: int) -> None:
     fit = f"def fit():\n    history = []\n    {LOOP.replace(chr(10), chr(10) + '    ')}\n"
     fit += f"        history.append(loss.item())\n    plt.plot(history)\n    {last}\n    return history"
     file = _migrated(IMPORTS + "\nimport matplotlib.pyplot as plt", BUILD, fit, "history = fit()")
@@ -855,7 +943,7 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
             (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),
             "(plot), but what it reads (optimizer) stays in the training processes",
         ),
-        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(plt), but the training processes cannot display anything"),
+        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(plt), but a process of the training shows a figure only"),
         (
             (IMPORTS, BUILD, "h = [1]", "plt.plot(h)", "h.append(2)\n" + LOOP),
             "(plt), but the training changes h afterwards",
@@ -1042,6 +1130,20 @@ def test_verify_holds_on_the_fixture(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "\nHELD (" in ended.stderr
+
+
+@pytest.mark.slow
+def test_what_a_process_of_the_training_shows_arrives_in_the_notebook(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    imports = f"{IMPORTS}\nfrom IPython.display import display"
+    file = _migrated(imports, BUILD.replace("8, 1", "16, 1"), f"{LOOP}\ndisplay({{'steps': 2}})\nprint(loss.item())")
+    text = file.after.decode().replace("torch.cuda.device_count() or 1", "2")
+    notebook = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [out.data["text/plain"] for cell in notebook.cells for out in cell.outputs if out.output_type != "stream"]
+    assert shown == ["{'steps': 2}"], "once, by the main process"
 
 
 @pytest.mark.slow

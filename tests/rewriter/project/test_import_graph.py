@@ -101,6 +101,15 @@ def test_a_package_that_puts_the_folder_above_on_the_path(above: str, make: Make
     assert "a/nets/lib/inner.py" in names(follow(Library(), Path("a/train.py"))).values()
 
 
+def test_names_that_are_made_of_one_another_are_followed_once(make: Make) -> None:
+    """Each way through them was gone: twelve such names took hours."""
+    names_of = [f"part_{n}" for n in range(40)]
+    lines = [f"{name} = os.path.join({', '.join(names_of)})\n" for name in names_of]
+    text = f"import os, sys\npart_0 = 'lib'\n{''.join(lines)}sys.path.append(part_1)\nimport inner\n"
+    make({"train.py": text, "lib/inner.py": ""})
+    assert names(follow(Library(), Path("train.py")))["inner"] == "lib/inner.py"
+
+
 NOT = {
     "an installed package": "import torch",
     "a name that only a type checker sees": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import utils",

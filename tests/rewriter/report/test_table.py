@@ -46,6 +46,12 @@ def test_the_worst_comes_first_and_what_needs_nothing_is_left_out() -> None:
     ]
 
 
+def test_two_notes_are_notes() -> None:
+    both = file("a/train.py", NOTE, NOTE._replace(id="grad_scaler"), edits=2)
+    told = rows(Result((both,), 1), [[both.source.path]])
+    assert [line for _, line in lines(told, None)] == ["ready  a/train.py  2 edits, 2 notes: batch-norm, grad_scaler"]
+
+
 def test_what_needs_nothing_is_counted() -> None:
     told = rows(Result(FILES, 7), PROGRAMS)
     assert heading(told, PROGRAMS) == "5 programs, the worst first; 1 other without edits and findings"

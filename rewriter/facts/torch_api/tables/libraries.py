@@ -208,6 +208,8 @@ ROWS: Table = {
     "matplotlib.image.imsave": ("write", {"path": 0}),
     "matplotlib.pyplot.show": ("write", {"how": "shows"}),
     "matplotlib.pyplot.pause": ("write", {"how": "shows"}),
+    "IPython.display.display": ("write", {"how": "shows"}),
+    "IPython.display.clear_output": ("write", {"how": "shows"}),
     "matplotlib.pyplot.ion": ("write", {"how": "shows"}),
     "matplotlib.figure.Figure.savefig": ("write", {"path": 0}),
     "imageio.imwrite": ("write", {"path": 0, "data": 1}),
