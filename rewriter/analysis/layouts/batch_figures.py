@@ -104,13 +104,8 @@ class BatchFigures:
         told: set[str] = set()
         for total in chain(collecting(self.state, self.unit, descendants(self.loop.body)), self._handed_out()):
             name = self._text(total.kept_in)
-<<<<<<< HEAD
             asked = name not in told and self._outlives_turns(total) and self._is_read(total)
             figure = self._figure(total, name) if asked else None
-=======
-            counts = name not in told and self._outlives_turns(total) and self._is_read(total)
-            figure = self._figure(total, name) if counts else None
->>>>>>> fc
             if figure is not None:
                 told.add(name)
                 yield figure
@@ -175,20 +170,11 @@ class BatchFigures:
         return all(isinstance(self.unit.names.parents.get(d), cst.AugAssign) or self._is_in_a_branch(d) for d in anew)
 
     def _is_read(self, total: Total) -> bool:
-<<<<<<< HEAD
         """Whether anything but the statement that collects reads what a variable collects, as far as that is seen."""
         binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
         own = set(descendants(total.node))
         handed = isinstance(total.node, cst.Yield)
         return binding is None or handed or any(read not in own for read in binding.reads)
-=======
-        """Whether the function that collects reads it anywhere else: of a figure that nobody sees nothing is said."""
-        binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
-        if binding is None or binding.scope.kind is not ScopeKind.FUNCTION:
-            return True
-        own = set(descendants(total.node))
-        return any(read not in own for read in binding.reads)
->>>>>>> fc
 
     def _is_in_a_branch(self, node: cst.CSTNode) -> bool:
         return any(around in self.inside for around in self.unit.names.enclosing(node, cst.If))
