@@ -23,7 +23,6 @@ from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
-from ..syntax.scopes import ScopeKind
 from ..syntax.walk import descendants
 from ..training.schedules import follows_batches
 from .constant_quotients import by_constants

@@ -190,7 +190,7 @@ _NO_SUMS = frozenset({"mean", "mixed"})
 """Reductions after which a figure is about as large for many rows as for few."""
 
 
-class _Count(NamedTuple):
+class _Divisor(NamedTuple):
     """What a sum over the batches of a loop is divided by, and that is not how many there are."""
 
     words: str
@@ -205,11 +205,11 @@ class _Counts:
         self.unit, self.loop = unit, loop
         self.rows = RowTotals(reach.state, datasets(loaders))
 
-    def other(self, node: cst.BaseExpression) -> _Count | None:
+    def other(self, node: cst.BaseExpression) -> _Divisor | None:
         """What a divisor counts; None for what may well be the number of batches."""
         binding = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
         if binding is not None and counter(self.loop, from_zero=True) in binding.definitions:
-            return _Count(
+            return _Divisor(
                 "the index of the last batch, one less than their number: that is more of a difference the fewer "
                 "batches a process has, and a division by zero where it has one",
                 by_script=False,
@@ -217,9 +217,9 @@ class _Counts:
         fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
         values = [node, *(seen_values(self.unit.names, node) if isinstance(node, cst.Name) else ())]
         if any(self.rows.counts(value) for value in values):
-            return _Count(f"the number of samples: {fewer}")
+            return _Divisor(f"the number of samples: {fewer}")
         if any(self.rows.divided(value) for value in values):
-            return _Count(f"the number of batches of one process alone, counted by hand: {fewer}")
+            return _Divisor(f"the number of batches of one process alone, counted by hand: {fewer}")
         return None
 
 
@@ -298,7 +298,7 @@ def _formats(node: cst.CSTNode) -> bool:
 
 def _divided(
     unit: Unit, total: Binding, inside: Container[cst.CSTNode], counts: _Counts
-) -> tuple[cst.CSTNode, _Count] | None:
+) -> tuple[cst.CSTNode, _Divisor] | None:
     """The division of a total after its loop by something else than the number of batches, and by what."""
     quotients: list[tuple[cst.CSTNode, cst.BaseExpression]] = []
     for definition in total.definitions:

@@ -112,6 +112,8 @@ class Noise:
         hand = self._hand
         if not hand.rows or not length or length % hand.rows:
             return length, 0
+        if hand.by_hand and length != hand.rows:
+            return length, 0  # the next batch is drawn while this one is in hand: as a whole, by all processes
         self._recorder.hold("noise per row", self._calls)
         times = length // hand.rows
         return max(hand.total * times, length), hand.before * times

@@ -154,7 +154,7 @@ data = torch.arange(84.0).view(21, 4) / 84
 for epoch in range(2):
     order = torch.randperm(21)
     for start in range(0, 21, 8):
-        x = data[{cut}(order[start : start + 8])]
+        x = data[{cut}({rows})]
         noise = torch.randn(len(x), 1) + torch.rand_like(x)[:, :1] + torch.as_tensor(np.random.rand(len(x), 1)).float()
         optimizer.zero_grad()
         loss = (model(x) - noise).square().mean()
@@ -163,12 +163,14 @@ for epoch in range(2):
 """
 
 
-def test_rows_of_a_batch_that_is_cut(tmp_path: Any, verify: Callable[..., Any]) -> None:
-    """No loader says which rows are here; the original draws from torch's own generator."""
+@pytest.mark.parametrize("rows", ["order[start : start + 8]", "torch.randint(0, 21, (8,))"])
+def test_rows_of_a_batch_that_is_cut(rows: str, tmp_path: Any, verify: Callable[..., Any]) -> None:
+    """No loader says which rows are here; the original draws from torch's own generator. The rows of the next batch are
+    drawn as a whole, also where they are a multiple of those in hand: such migrations were called broken."""
     before, after = tmp_path / "before.py", tmp_path / "after.py"
-    before.write_text(BY_HAND.format(**PLAIN, cut=""))
+    before.write_text(BY_HAND.format(**PLAIN, cut="", rows=rows))
     prepare = "accelerator = Accelerator()\nmodel, optimizer = accelerator.prepare(model, optimizer)"
-    after.write_text(BY_HAND.format(**OURS | {"prepare": prepare}, cut="accelerator.shard_batch"))
+    after.write_text(BY_HAND.format(**OURS | {"prepare": prepare}, cut="accelerator.shard_batch", rows=rows))
     seen = verify(before, after, options=("--procs", "2"))
     assert seen.broken() == {}, seen.errors
     assert seen.of("weights")["outcome"] == "held"
