@@ -356,15 +356,15 @@ def test_a_mean_of_the_batches_ratios_is_named(collected: str, findings: list[st
     ],
     ids=["of the rows", "in percent", "by what was given", "of some rows", "divided by a constant"],
 )
-def test_a_share_of_the_rows_is_a_mean_over_them(rate: str, shown: str, told: tuple[str, str]) -> None:
+def test_a_rate_of_the_rows_is_a_mean_over_them(rate: str, shown: str, told: tuple[str, str]) -> None:
     """As of a loss, an average of such means is close; it was one more thing to review."""
-    text = SHARES.format(rate=rate, shown=shown)
+    text = ROW_RATES.format(rate=rate, shown=shown)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     (found,) = [one for one in file.diagnoses if one.id == "mean-of-batches"]
     assert (found.severity.value, found.case) == told
 
 
-SHARES = """\
+ROW_RATES = """\
 import torch
 from torch.utils.data import DataLoader
 loader = DataLoader(data, batch_size=4, shuffle=True)
