@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import randomness
-from ...facts.torch_api.kinds.training import Criterion, Loss
+from ...facts.torch_api.kinds.training import Collate, Criterion, Loss
 from ...facts.torch_api.loading import transfer
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
@@ -72,7 +72,11 @@ def _normalisers(state: State, reach: Reach, record: CallRecord, kind: Loss | Cr
     program says so, or has targets of that class."""
     asked = {"weight": kind.weight, "ignore_index": kind.ignored}
     found = {name: constants_of(state).argument(record.unit, record.node, name, at) for name, at in asked.items()}
-    if kind.ignored is not None and found["ignore_index"] in _NOTHING and any(map(_leaves_out, reach.units)):
+    if (
+        kind.ignored is not None
+        and found["ignore_index"] in _NOTHING
+        and (any(map(_leaves_out, reach.units)) or any(map(_is_left_out_by, state.calls.values())))
+    ):
         return ["ignore_index (-100)"]
     return [name for name, values in found.items() if values not in _NOTHING]
 
@@ -81,6 +85,12 @@ def _leaves_out(unit: Unit) -> bool:
     """Whether a module has the number of the class that losses of torch leave out where they are not told another."""
     signs = (n for n in unit.names.parents if isinstance(n, cst.UnaryOperation) and isinstance(n.operator, cst.Minus))
     return any(isinstance(sign.expression, cst.Integer) and sign.expression.value == "100" for sign in signs)
+
+
+def _is_left_out_by(record: CallRecord) -> bool:
+    """Whether a call makes a collate function that gives targets of that class: a language model's, where it pads."""
+    collate = transfer(outside_name(record), Collate)
+    return collate is not None and collate.leaves_out
 
 
 _NOTHING: tuple[Values, ...] = (frozenset(), frozenset({None}))

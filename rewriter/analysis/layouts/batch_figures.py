@@ -124,6 +124,8 @@ class BatchFigures:
         for value in total.value:
             ratio = self._ratio(value)
             if ratio is not None:
+                if self._is_mean(ratio):
+                    return self._of_mean(total, name, ratio)
                 return BatchFigure(Kind.RATIO, self.loop, total.node, name, self._text(ratio))
         weighed = any(isinstance(one, ShardSize) for value in total.value for one in self._held(value))
         for value in total.value:
@@ -131,19 +133,24 @@ class BatchFigures:
                 filled = not self.averaged.isdisjoint(descendants(value))
                 mean = isinstance(one, Partial) and (one.uneven or filled or (one.op == "mean" and not weighed))
                 unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
-                if mean and self._is_added_up(total):
-                    return BatchFigure(Kind.SUM, self.loop, total.node, name, self._text(value))
-                constant = self._divided_by_constant(total) if mean and not weighed else None
-                if constant is not None:
-                    return BatchFigure(Kind.SCALED, self.loop, total.node, name, self._text(constant))
                 if mean or (unclear and filled):
                     exact = filled and isinstance(one, Partial) and not one.uneven and (weighed or one.op == "sum")
-                    text = self._text(value)
-                    return BatchFigure(Kind.MEAN, self.loop, total.node, name, text, filled=filled, weighed=exact)
+                    plain = BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value))
+                    found = self._of_mean(total, name, value, weighed) if mean else plain
+                    return found._replace(filled=filled, weighed=exact) if found.kind is Kind.MEAN else found
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
                 if isinstance(one, Unclear) and unclear and not handed and not self._is_sum(value):
                     return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
         return None
+
+    def _of_mean(self, total: Total, name: str, value: cst.BaseExpression, weighed: bool = False) -> BatchFigure:
+        """What the mean over the rows of each batch becomes: an average of them, or a sum that nothing divides."""
+        if self._is_added_up(total):
+            return BatchFigure(Kind.SUM, self.loop, total.node, name, self._text(value))
+        constant = None if weighed else self._divided_by_constant(total)
+        if constant is not None:
+            return BatchFigure(Kind.SCALED, self.loop, total.node, name, self._text(constant))
+        return BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value))
 
     def _averaged(self, gathers: Iterable[Gather]) -> Iterator[cst.CSTNode]:
         for gather in gathers:
@@ -252,6 +259,11 @@ class BatchFigures:
                 if any(isinstance(kind, Reduce) for kind in kinds) or method_name(around) == "sum":
                     return True
         return False
+
+    def _is_mean(self, ratio: cst.BinaryOperation) -> bool:
+        """Whether a sum over the rows of a batch is divided by their number: ``(out == y).sum() / len(y)``."""
+        given, count = (inner(self.layouts.value(side)) for side in (ratio.left, ratio.right))
+        return isinstance(given, Partial) and given.op == "sum" and isinstance(count, ShardSize) and not count.chosen
 
     # Ratios -----------------------------------------------------------------------------------------------------------
 

@@ -343,7 +343,7 @@ def _length(of: Layout, node: cst.CSTNode) -> Layout:
 
 def _length_of(of: Layout, node: cst.CSTNode) -> Layout:
     if isinstance(of, Shard):
-        return ShardSize() if of.dim == 0 else REPLICATED
+        return ShardSize(of.chosen) if of.dim == 0 else REPLICATED
     if isinstance(of, Each) and of.rows and of.distinct:
         return Unclear("how many different values there are is no sum over the rows", node, joint=True)
     if isinstance(of, Each) and of.rows:

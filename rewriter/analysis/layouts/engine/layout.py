@@ -86,6 +86,9 @@ class ShardRow(Layout):
 class ShardSize(Layout):
     """The number of rows of this process, or a multiple of it."""
 
+    chosen: bool = field(default=False, compare=False)
+    """Of those that are chosen by what is in them."""
+
 
 @dataclass(frozen=True)
 class Shape(Layout):

@@ -219,9 +219,9 @@ def _structure(operand: Layout, given: Arguments) -> Layout:
             else REPLICATED
         )
     if last == "len":
-        return ShardSize() if operand.dim == 0 else REPLICATED
+        return ShardSize(operand.chosen) if operand.dim == 0 else REPLICATED
     if last in ("numel", "nelement"):
-        return ShardSize()
+        return ShardSize(operand.chosen)
     if last in ("size", "shape"):
         return sized(operand, asked) if dimension is not None else Shape(operand)
     return REPLICATED
@@ -231,7 +231,7 @@ def sized(rows: Shard, place: int | None) -> Layout:
     """The length of a tensor along a dimension."""
     if place is None:
         return REPLICATED
-    return ShardSize() if position(rows, place) == rows.dim else REPLICATED
+    return ShardSize(rows.chosen) if position(rows, place) == rows.dim else REPLICATED
 
 
 def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Layout:

@@ -158,6 +158,8 @@ class Collate(NamedTuple):
 
     pads: str = ""
     """The keys that it pads to the longest row of the batch; ``unknown`` where any can be."""
+    leaves_out: bool = False
+    """It gives targets of the class that losses leave out where they are not told another (-100)."""
 
 
 class Metric(NamedTuple):

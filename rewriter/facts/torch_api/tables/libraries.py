@@ -154,6 +154,7 @@ ROWS: Table = {
     "transformers.*ForMaskedLM.from_config": ("module", {"gives": "fields", "own_loss": "labels"}),
     "transformers.get_*schedule*": ("scheduler", {}),
     "transformers.DataCollatorWithPadding": ("collate", {"pads": "input_ids attention_mask token_type_ids"}),
+    "transformers.DataCollatorFor*": ("collate", {"pads": "unknown", "leaves_out": True}),
     "transformers.default_data_collator": ("collate", {}),
     "transformers.*Tokenizer*.from_pretrained.__call__": ("collate", {"pads": "input_ids attention_mask"}),
     "transformers.*Tokenizer*.__call__": ("collate", {"pads": "input_ids attention_mask"}),

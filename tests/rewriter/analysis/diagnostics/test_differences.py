@@ -91,6 +91,24 @@ def test_one_number_for_a_column_is_for_all_rows(turn: str, found: int, trained:
     assert trained(top="import numpy as np", step=step)[1] == ["same-noise"] * found
 
 
+@pytest.mark.parametrize(
+    ("collate", "found"),
+    [
+        ("DataCollatorForLanguageModeling(tokenizer=words, mlm=False)", ["weighted-mean"]),
+        ("DataCollatorForTokenClassification(words)", ["weighted-mean"]),
+        ("DataCollatorWithPadding(words)", []),
+        ("default_data_collator", []),
+    ],
+)
+def test_a_collate_function_gives_targets_that_a_loss_leaves_out(
+    collate: str, found: list[str], trained: Trained
+) -> None:
+    """The padding of a label is no token: each process averages over the tokens of its own rows."""
+    top = f"import transformers\nfrom words import words\ncollate = transformers.{collate}"
+    loss = "loss = torch.nn.functional.cross_entropy(model(x), y)"
+    assert trained(top=top, step="y = y.clone()", loss=loss)[1] == found
+
+
 PAIRS = """\
 import random
 import numpy as np

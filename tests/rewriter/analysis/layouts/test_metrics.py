@@ -346,6 +346,46 @@ def test_a_mean_of_the_batches_ratios_is_named(collected: str, findings: list[st
 
 
 @pytest.mark.parametrize(
+    ("rate", "shown", "told"),
+    [
+        ("hits.item() / len(y)", "rates / len(held)", ("note", "average")),
+        ("100 * hits.item() / y.size(0)", "rates / len(held)", ("note", "average")),
+        ("(y == out.argmax(1)).sum().item() / len(out)", "rates / len(held)", ("note", "average")),
+        ("hits.item() / y[y == 1].size(0)", "rates / len(held)", ("review", "no-sum")),
+        ("hits.item() / len(y)", "rates / 5", ("review", "too-small")),
+    ],
+    ids=["of the rows", "in percent", "by what was given", "of some rows", "divided by a constant"],
+)
+def test_a_rate_of_the_rows_is_a_mean_over_them(rate: str, shown: str, told: tuple[str, str]) -> None:
+    """As of a loss, an average of such means is close; it was one more thing to review."""
+    text = ROW_RATES.format(rate=rate, shown=shown)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [one for one in file.diagnoses if one.id == "mean-of-batches"]
+    assert (found.severity.value, found.case) == told
+
+
+ROW_RATES = """\
+import torch
+from torch.utils.data import DataLoader
+loader = DataLoader(data, batch_size=4, shuffle=True)
+held = DataLoader(other, batch_size=4)
+net = torch.nn.Linear(8, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+rates = 0
+with torch.no_grad():
+    for x, y in held:
+        out = net(x)
+        hits = (out.argmax(1) == y).sum()
+        rates += {rate}
+print({shown})
+"""
+
+
+@pytest.mark.parametrize(
     "collected", ["unread += hits.item() / len(y)", "unread = unread + hits.item() / len(y)", "unread += 1 / len(y)"]
 )
 def test_a_figure_that_nothing_reads_is_not_named(collected: str, trained: Trained) -> None:
