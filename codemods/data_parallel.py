@@ -42,7 +42,7 @@ import libcst as cst
 from torchlift.rewriter.facts.module import ModuleFacts
 from torchlift.rewriter.facts.placement import Move, WrapperRead
 
-from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace, applied_model, opened
+from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace, applied_model, opened, speaks_of_device
 from ..rewriter.facts.manual_ddp import PLAIN_KEYS
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule
@@ -55,7 +55,7 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Remove the wrapper, and each ``.module`` that reached the model inside it."""
     for wrapper in facts.wrappers:
         if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
-            yield Remove(ID, wrapper.statement, reason=wrapper.because)
+            yield Remove(ID, wrapper.statement, reason=wrapper.because, drops=speaks_of_device)
         elif wrapper.move is Move.CALL:
             yield Replace(ID, wrapper.node, applied_model, reason=wrapper.because)
         else:

@@ -190,6 +190,8 @@ class _Application:
             after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
             removed = self.remove.get(statement)
             made = _Gone(_surviving(statement, removed.drops)) if removed is not None else self.transform(statement)
+            if removed is None and isinstance(made, _Gone) and isinstance(statement, cst.If):
+                made = self.emptied(statement, made)
             if isinstance(made, _Gone):
                 new: list[cst.CSTNode] = [*before, *after]
                 opened = opened or not result
@@ -209,6 +211,12 @@ class _Application:
                 new = self.join(result, new)
             result.extend(new)
         return result, carried
+
+    def emptied(self, choice: cst.If, made: _Gone) -> _Gone:
+        """What stays of an ``if`` that has gone with all in its block: not the comment that those would drop."""
+        drops = [self.remove[inner].drops for inner in choice.body.body if inner in self.remove]
+        own = _surviving(choice, lambda comment: any(each(comment) for each in drops))
+        return _Gone([*own, *made.lines[len(choice.leading_lines) :]]) if drops else made
 
     def join(self, above: list[cst.CSTNode], new: list[cst.CSTNode]) -> list[cst.CSTNode]:
         """Merge a new ``if`` into the one directly above it if both have the same condition; return what is left."""

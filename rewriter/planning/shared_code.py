@@ -164,19 +164,28 @@ def chooses_device(state: State, unit: Unit, function: cst.FunctionDef) -> bool:
 
 
 def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:
-    """Whether the entry script itself begins with a function: who calls it runs the program as it is. None of them is
-    the program of a script that makes an optimizer below ``if __name__ == "__main__":`` itself."""
-    if unit.place.name != ENTRY or reach.state.once((_optimizes, unit), lambda: _optimizes(reach.state, unit)):
+    """Whether the entry script itself begins with a function: who calls it runs the program as it is. A function that
+    makes no optimizer is a part of the program; so are all of a script that makes one below
+    ``if __name__ == "__main__":`` itself."""
+    if unit.place.name != ENTRY or not isinstance(function, (cst.FunctionDef, cst.Lambda)):
         return False
-    sites = reach.sites(function) if isinstance(function, (cst.FunctionDef, cst.Lambda)) else ()
-    return any(isinstance(unit.names.function(site), cst.Module) for site in sites if site in unit.names.parents)
+    sites = (site for site in reach.sites(function) if site in unit.names.parents)
+    if not any(isinstance(unit.names.function(site), cst.Module) for site in sites):
+        return False
+    making = reach.state.once((_making, unit), lambda: _making(reach.state, unit))
+    if unit.names.module in making:
+        return False
+    return not making or _class_of(unit, function) is not None or not making.isdisjoint(reach.below(function))
 
 
-def _optimizes(state: State, unit: Unit) -> bool:
-    """Whether a script makes an optimizer outside of functions, under a condition: not where it is imported."""
-    outside = (call for call in unit.names.calls if isinstance(unit.names.function(call), cst.Module))
-    made = (call for call in outside if origins(state.values.get(call), Role.OPTIMIZER))
-    return any(next(unit.names.enclosing(call, cst.If), None) is not None for call in made)
+def _making(state: State, unit: Unit) -> frozenset[Code]:
+    """The code that makes optimizers; of the script's own what is under a condition, which is none where it is
+    imported."""
+    made = (r for r in state.calls.values() if any(o.node is r.node for o in origins(r.result, Role.OPTIMIZER)))
+    codes = {record.unit.names.function(record.node): record for record in made}
+    own = codes.pop(unit.names.module, None)
+    below = own is not None and next(unit.names.enclosing(own.node, cst.If), None) is not None
+    return frozenset([*codes, unit.names.module] if below else codes)
 
 
 def used_elsewhere(unit: Unit, function: cst.CSTNode) -> str | None:

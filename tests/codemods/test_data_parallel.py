@@ -405,3 +405,14 @@ def test_a_call_of_what_takes_the_wrapper_alone_goes_with_it(first: str, goes: b
     built = "if torch.cuda.is_available():\n    model = torch.nn.DataParallel(model)\n    watch(model)"
     gone, _, _ = lines(top=WATCHED.format(first=first), built=built)
     assert ("    watch(model)" in gone) == goes
+
+
+@pytest.mark.parametrize(
+    ("comment", "stays"),
+    [("# use several GPUs if there are any", False), ("# slow on the old machine", True), ("# gpus = [0, 1]", True)],
+)
+def test_a_comment_that_spoke_of_the_gpus_goes_with_the_choice(comment: str, stays: bool, lines: Lines) -> None:
+    """It was above the line after it, of which it said nothing."""
+    wrapped = "if torch.cuda.device_count() > 1:\n    model = torch.nn.DataParallel(model)"
+    out, _, _ = lines(built=f"{comment}\n{wrapped}")
+    assert (comment not in out) is stays

@@ -87,10 +87,15 @@ def _is_made_anew(state: State, unit: Unit, reach: Reach, call: cst.Call) -> boo
 
 def _is_noise(state: State, call: cst.Call) -> bool:
     kind = drawn(state.calls[call])
-    alone = (
-        kind is not None and (kind.generator, kind.draws) == ("torch", "noise") and keyword(call, "generator") is None
-    )
-    return alone and by_nature(call) is None
+    if kind is None or kind.generator != "torch" or keyword(call, "generator") is not None:
+        return False
+    return (kind.draws == "noise" or (kind.draws == "numbers" and not _is_of_few(call))) and by_nature(call) is None
+
+
+def _is_of_few(call: cst.Call) -> bool:
+    """Whether so many numbers are drawn as is written out, not one for each row: ``torch.randint(0, 2, (1,))``."""
+    sizes = [arg.value for arg in call.args if isinstance(arg.value, (cst.Tuple, cst.List))]
+    return bool(sizes) and all(isinstance(each.value, cst.Integer) for size in sizes for each in size.elements)
 
 
 def _is_zero(node: cst.BaseExpression) -> bool:

@@ -20,8 +20,8 @@ def rows_done(
     state: State, unit: Unit, training: Training, loops: Iterable[cst.CSTNode], kept: bool
 ) -> Iterator[Count]:
     """
-    ``(step + 1) * len(x)`` and ``step * batch_size + len(x)`` in some loops over shared loaders that train. What the
-    rows of the last batch are added to is a number of rows, whatever it is called.
+    ``(step + 1) * len(x)`` and ``step * batch_size + len(x)`` in some loops over shared loaders that train, and
+    ``seen += batch_size``. What the rows of the last batch are added to is a number of rows, whatever it is called.
 
     Args:
         state, unit, training: the solved program, a module, what the program trains.
@@ -29,13 +29,15 @@ def rows_done(
         kept: the global batch is kept: the size that the script gives a loader is that of all processes together.
     """
     for loop in loops:
+        sizes = frozenset(_sizes(state.loaders.get(loop, ())) if not kept else ())
+        if loop in training.train_loops and loop in unit.names.parents:
+            yield from _added(unit, loop, sizes)
         number = counter(loop) if isinstance(loop, cst.For) and loop in training.train_loops else None
         binding = unit.names.binding(number) if isinstance(number, cst.Name) and loop in unit.names.parents else None
         if binding is None or not isinstance(loop, cst.For):
             continue
         layouts: LoopLayouts | None = None
         reads = set(binding.reads)
-        sizes = frozenset(_sizes(state.loaders.get(loop, ())) if not kept else ())
         for node in nodes_in(loop.body, cst.BinaryOperation):
             if not isinstance(node.operator, cst.Multiply):
                 continue
@@ -50,6 +52,18 @@ def rows_done(
                     or (whole is not node and not kept)
                 ):
                     yield Count(whole, "rows-done", unit.names.one_line(whole))
+
+
+def _added(unit: Unit, loop: cst.CSTNode, sizes: frozenset[str]) -> Iterator[Count]:
+    """Where a loop counts its rows by the size of its batches, to show the number: what it divides by is no such."""
+    for node in nodes_in(loop, cst.AugAssign):
+        binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
+        if binding is None or not isinstance(node.operator, cst.AddAssign) or dotted(node.value) not in sizes:
+            continue
+        shown = [read for read in binding.reads if read is not node.target]
+        around = [unit.names.parents.get(read) for read in shown]
+        if shown and not any(isinstance(a, cst.BinaryOperation) and isinstance(a.operator, cst.Divide) for a in around):
+            yield Count(node, "rows-done", unit.names.one_line(node))
 
 
 def _sizes(loaders: Iterable[Origin]) -> Iterator[str]:

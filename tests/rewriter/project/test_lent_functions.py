@@ -170,3 +170,38 @@ def test_what_moves_to_the_device_of_a_tensor_stays(steps: str, trained_project:
     """Wherever that tensor is, on the accelerator's device or not: nothing has to change."""
     after, findings = trained_project(train=FOLLOWING.format(steps=steps), other="print()\n")
     assert ".to(steps.device)\n" in after["train"] and findings == []
+
+
+JUDGED = """\
+import torch
+from data import rows
+from torch.utils.data import DataLoader
+
+def judge(net, loader, device):
+    far = 0.0
+    for x in loader:
+        far += net(x.to(device)).abs().sum().item()
+    print(far / len(loader.dataset))
+
+def fit(loader, device):
+    net = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in loader:
+        optimizer.zero_grad()
+        net(x.to(device)).mean().backward()
+        optimizer.step()
+    return net
+
+if __name__ == "__main__":
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    judge(fit(DataLoader(rows, batch_size=8), device), DataLoader(rows, batch_size=8), device)
+"""
+
+
+def test_what_the_script_itself_calls_keeps_its_parameters_for_others(trained_project: Project) -> None:
+    """The accelerator took the place of the device, and the other file handed over its device for it."""
+    other = "from data import others\nfrom train import judge\njudge(abs, others, 'cpu')\n"
+    after, findings = trained_project(train=JUDGED, other=other)
+    assert "def judge(net, loader, device" in after["train"] and findings == []
+    after, _ = trained_project(train=JUDGED, other="print()\n")
+    assert "def judge(net, loader, accelerator):" in after["train"]

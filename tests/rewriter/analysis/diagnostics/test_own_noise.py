@@ -63,11 +63,14 @@ DRAWN = {
     "by the model": ({"forward": "x = x + torch.randn_like(x)"}, ["torch.randn_like"]),
     "in place": ({"forward": "x = x + torch.empty_like(x).normal_()"}, ["normal_"]),
     "by the step": ({"step": "x = x * torch.rand(4)"}, ["torch.rand"]),
+    "a number for each row": ({"step": "x = x * torch.randint(0, 9, (len(x), 1))"}, ["torch.randint"]),
+    "numbers in a shape": ({"forward": "x = x + torch.randint(0, 9, x.shape)"}, ["torch.randint"]),
     "for a row": ({"row": "row = row + torch.randn(4)"}, ["torch.randn"]),
     "between recurrent layers": ({"layer": "nn.LSTM(4, 4, 2, dropout=rate)"}, ["LSTM"]),
     "where nothing is said": ({"layer": "nn.TransformerEncoderLayer(4, 2)"}, ["TransformerEncoderLayer"]),
 }
 NOT_DRAWN = {
+    "so many as is written": {"step": "x = x if torch.randint(0, 2, (1,)) else -x"},
     "where it is left out": {"layer": "nn.TransformerEncoderLayer(4, 2, dropout=0.0)"},
     "by one recurrent layer": {"layer": "nn.LSTM(4, 4)"},
     "by a generator of the script": {"forward": "x = x + torch.randn(4, generator=self.made)"},
