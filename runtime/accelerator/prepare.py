@@ -318,11 +318,15 @@ class Preparation:
 
     def _agree(self, metric: float) -> float:
         """The mean of a metric over the processes; itself, to the last bit, where all have the same."""
-        if self._world.alone:
-            return metric
-        (pieces,) = gather_pieces(self._world, [torch.tensor(metric, dtype=torch.float64)]).pieces
-        values = torch.cat(pieces).tolist()
+        values = self._of_all(metric)
         return metric if len(set(values)) == 1 else sum(values) / len(values)
+
+    def _of_all(self, number: float) -> list[float]:
+        """What each process has of a number, by rank."""
+        if self._world.alone:
+            return [number]
+        (pieces,) = gather_pieces(self._world, [torch.tensor(number, dtype=torch.float64)]).pieces
+        return [float(one) for one in torch.cat(pieces)]
 
     def note_loss(self, factor: float, of_a_batch: bool) -> None:
         """What a loss counts. One of other data counts alike on all processes, and does not decide."""
@@ -335,10 +339,10 @@ class Preparation:
         loss = closure()
         if loss is None:
             return None
-        factor = 1.0 if self._loss_factor is None else self._loss_factor
-        if isinstance(loss, torch.Tensor):
-            return loss.new_tensor(self._agree(loss.item() * factor))
-        return self._agree(float(loss) * factor)
+        value = loss.item() if isinstance(loss, torch.Tensor) else float(loss)
+        if len(set(self._of_all(value))) > 1:  # what all have is of the whole batch already: the closure has joined it
+            value = self._agree(value * (1.0 if self._loss_factor is None else self._loss_factor))
+        return loss.new_tensor(value) if isinstance(loss, torch.Tensor) else value
 
     def loader(self, loader: DataLoader[Any], place: bool | None = None) -> DataLoader[Any]:
         """A loader of the same class that gives this process its shard."""

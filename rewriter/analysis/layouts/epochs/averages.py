@@ -347,7 +347,8 @@ class _Loop:
                 text = self.unit.names.module.code_for_node(part)
                 yield Gather(part, (text,), because, form=Form.REDUCE)
             elif self.losses.is_loss(name) and reduction != "mixed" and not self.losses.shape_only(name):
-                yield reduced(name, reduction, because)
+                # a sum over all processes stays what it is by their mean
+                yield reduced(name, "mean" if self.losses.is_joint(name) else reduction, because)
         for value in total.value:
             yield from self.losses.returned(value, because)
 
