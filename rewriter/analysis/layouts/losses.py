@@ -26,12 +26,9 @@ from .presence import asked_for_none
 def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:
     """Whether a name holds, where it is read, one number that the batch's rows were reduced to, and that is trained
     on."""
-    held = _held_there(state, unit, name)
-    if reduction_of(state, unit, name) == "rows":
-        return False
-    if any(o.role is Role.LOSS for o in held):
-        return True
-    return any(o.role is Role.OUTPUT for o in held) and _is_backpropagated(training, unit, name)
+    roles = {origin.role for origin in _held_there(state, unit, name)}
+    trained_on = Role.LOSS in roles or (Role.OUTPUT in roles and _is_backpropagated(training, unit, name))
+    return trained_on and reduction_of(state, unit, name) != "rows"  # asked last: a walk through what gives the name
 
 
 def _held_there(state: State, unit: Unit, name: cst.Name) -> list[Origin]:
@@ -162,10 +159,10 @@ class Reducer:
             return False
         inside: set[cst.CSTNode] = set()
         for name in self.equality.local_names(unit, value):
-            reduction = reduction_of(self.state, unit, name)
             if name in inside:
                 continue
             if is_loss_name(self.state, self.training, unit, name) and is_tensor(self.state, unit, name):
+                reduction = reduction_of(self.state, unit, name)
                 if reduction == "mixed" or not self._everywhere(unit, name):
                     return False
                 node = unit.names.parents[name]
