@@ -97,7 +97,7 @@ class Early:
         last = unit.names.end(site)  # Trainer(args).train(): what is called on is made first
         for call, below in self._calls(unit.names.function(site)):
             earlier = unit.names.order(call) <= last
-            if code in below and earlier and unit.names.block(call) in around:
+            if call is not site and code in below and earlier and unit.names.block(call) in around:
                 return True
         return False
 
