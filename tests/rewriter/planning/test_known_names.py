@@ -89,11 +89,12 @@ def test_what_cannot_be_said_there_is_refused(device: str) -> None:
 
 
 def test_a_model_that_is_used_before_it_is_prepared_keeps_its_move() -> None:
-    """Its optimizer comes after the first use, and `prepare` after that."""
-    file = _migrated(
-        "self.device = torch.device(device)", "args.device", "print(trainer.judge(loader))\n    trainer.fit(loader)"
-    )
-    assert not file.changed or "net.to(self.device)" in file.after.decode()
+    """Its optimizer comes after the first use, and `prepare` after that. The device that the object keeps is given the
+    accelerator's where it is set."""
+    work = "print(trainer.judge(loader))\n    trainer.fit(loader)"
+    after = _migrated("self.device = torch.device(device)", "args.device", work).after.decode()
+    assert "        self.device = accelerator.device\n        self.net = net.to(self.device)\n" in after
+    assert '    accelerator = Accelerator(cpu=torch.device(args.device).type == "cpu")\n' in after
 
 
 @pytest.mark.parametrize("imports", ["import torch", "import torch\nimport torch as tt"])
