@@ -167,7 +167,7 @@ class Homes:
                 found.home = (unit, flagged)
                 found.handed = self._is_guarded(code, flagged.node)
                 return found
-        if home.gives and self.given_back(way) is None:
+        if home.gives and self.given_back(way) is None and not self._is_set_there(lower, home.gives):
             return found
         arguments: list[tuple[str, str]] = []
         for keyword, text in home.arguments:
@@ -221,6 +221,14 @@ class Homes:
                 if owner_.names.function(assign) in {code, *codes} and owner_.names.statement(assign) not in known:
                     return None
         return (unit, home[1].node, home[1].gives) if known else None
+
+    def _is_set_there(self, code: Code, gives: str) -> bool:
+        """Whether the constructor of an object sets the device that a method's code would set anew: it can be given the
+        accelerator's there."""
+        target, method = cst.parse_expression(gives.partition(" =")[0]), self.holders.method(code)
+        set_by = (f.code for f in self.fields if f.target.deep_equals(target) and self.holders.is_constructor(f.code))
+        makers = [self.holders.method(maker) for maker in set_by]
+        return method is not None and any(maker is not None and maker[1] is method[1] for maker in makers)
 
     def _is_guarded(self, code: Code, node: cst.CSTNode) -> bool:
         """Whether a statement is under ``if __name__ == "__main__"``, so that functions are handed what it makes."""

@@ -8,9 +8,10 @@ import libcst as cst
 
 from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.modules import imported
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.definitions import attribute_assignments, deletions, taken_out
-from ..analysis.syntax.nodes import names_read, positional, with_names
+from ..analysis.syntax.nodes import dotted, names_read, positional, with_names
 from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import nodes_in
 
@@ -23,7 +24,8 @@ class KnownNames:
 
     def said_above(self, text: str, lower: Code, code: Code) -> str | None:
         """What a condition on a function's parameters reads in the code that calls it; None where it cannot be said."""
-        unit = self.reach.unit(lower)
+        text, lower = self._of_constructor(text, lower)
+        unit, above = self.reach.unit(lower), self.reach.unit(code)
         scope = unit.names.scopes[lower]
         given: dict[str, str] = {}
         sites = [site for site in self.reach.sites(lower) if self.reach.function_of(site) is code]
@@ -31,7 +33,7 @@ class KnownNames:
             binding = scope.lookup(word)
             if binding is None:
                 continue
-            if binding.scope is unit.names.scope and self.reach.unit(code) is unit:
+            if binding.scope is unit.names.scope and (above is unit or self._is_imported(binding, unit, above)):
                 continue
             param = next((d for d in binding.definitions if isinstance(d, cst.Param)), None)
             if (
@@ -46,6 +48,33 @@ class KnownNames:
                 return None
             given[word] = said
         return with_names(text, given)
+
+    @staticmethod
+    def _is_imported(binding: Binding, unit: Unit, other: Unit) -> bool:
+        """Whether a name is an import of the same in two modules: ``torch``."""
+        same = other.names.scope.bindings.get(binding.name)
+        found = [
+            {imported(at, d) if isinstance(d, cst.ImportAlias) else None for d in held.definitions}
+            for at, held in ((unit, binding), (other, same))
+            if held is not None
+        ]
+        return len(found) == 2 and found[0] == found[1] and len(found[0]) == 1 and None not in found[0]
+
+    def _of_constructor(self, text: str, method: Code) -> tuple[str, Code]:
+        """A condition on what an object keeps in an attribute that is set once, by its constructor, in the words of
+        that, and the constructor: ``torch.device(device).type == "cpu"`` for ``self.device.type == "cpu"``."""
+        unit = self.reach.unit(method)
+        parent = unit.names.scopes[method].parent
+        klass = parent.node if parent is not None else None
+        if not isinstance(klass, cst.ClassDef) or not isinstance(method, cst.FunctionDef) or not positional(method):
+            return text, method
+        owner = positional(method)[0].name.value
+        kept = {dotted(a) for a in nodes_in(cst.parse_expression(text), cst.Attribute) if dotted(a.value) == owner}
+        given = [a for a in nodes_in(klass, cst.Assign) for t in a.targets if dotted(t.target) in kept]
+        init = unit.names.function(given[0]) if len(kept) == len(given) == 1 else None
+        if not isinstance(init, cst.FunctionDef) or init.name.value != "__init__" or given[0] not in _top(init):
+            return text, method
+        return text.replace(kept.pop(), unit.names.module.code_for_node(given[0].value)), init
 
     def _argument(self, site: cst.Call, function: cst.FunctionDef, param: cst.Param) -> str | None:
         """The name that a call gives to a parameter."""
@@ -129,3 +158,9 @@ def _before(unit: Unit, binding: Binding, site: cst.Call | None) -> list[cst.CST
         return []
     start = unit.names.order(unit.names.statement(site))
     return [definition for definition in binding.definitions if unit.names.order(definition) < start]
+
+
+def _top(function: cst.FunctionDef) -> list[cst.CSTNode]:
+    """The statements of a function that no condition is around."""
+    lines = getattr(function.body, "body", ())
+    return [small for line in lines if isinstance(line, cst.SimpleStatementLine) for small in line.body]

@@ -97,6 +97,8 @@ class Early:
         last = unit.names.end(site)  # Trainer(args).train(): what is called on is made first
         for call, below in self._calls(unit.names.function(site)):
             earlier = unit.names.order(call) <= last
+            if call is site and len(self.reach.called(site)) < 2:
+                continue  # what it calls leads to both: there one of them comes first
             if code in below and earlier and unit.names.block(call) in around:
                 return True
         return False

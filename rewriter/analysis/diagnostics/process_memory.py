@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.roles import TENSORS, Role
+from ...facts.torch_api import questions
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
@@ -25,7 +26,8 @@ _DRAWING = frozenset("random.choice random.choices random.sample".split())
 
 
 def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
-    """One finding a module, where its training first remembers."""
+    """One finding a module, where its training first remembers; and one for observers, which remember ranges."""
+    yield from _observers(state, unit, reach)
     found = next(_stores(state, unit, training), None)
     if found is not None:
         yield Finding(
@@ -59,6 +61,23 @@ def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iter
             "no action needed if a memory of one shard is good enough; for one of all rows, gather what is stored: "
             "accelerator.gather(...)",
         )
+
+
+def _observers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+    """What puts observers into a model: they collect the ranges of what passes by on one process."""
+    for call in unit.names.calls:
+        if call in state.calls and questions.observes(outside_name(state.calls[call])):
+            if unit.names.function(call) in reach.reachable:
+                yield Finding(
+                    "process-memory",
+                    call,
+                    f"`{dotted(call.func)}` puts observers into the model: on N processes they collect the ranges of "
+                    "one process's shard, so that each process quantizes differently, and a file gets the ranges of "
+                    "process 0",
+                    "no action needed if the ranges of one shard are good enough; for those of all rows, calibrate "
+                    "with a DataLoader that is not prepared",
+                )
+                return
 
 
 def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNode]:

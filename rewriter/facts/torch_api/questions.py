@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Literal
@@ -357,3 +358,12 @@ def plays(name: str) -> bool:
 def searches(name: str) -> bool:
     """Whether a call searches hyperparameters."""
     return transfer(name, processes.Search) is not None
+
+
+_QUANTIZATION = re.compile(r"torch\.(ao\.)?quantization\.(quantize_fx\.|quantize\.)?prepare\w*$")
+
+
+def observes(name: str) -> bool:
+    """Whether a function puts observers into a model, which collect the ranges of all that passes by: before it is
+    quantized."""
+    return _QUANTIZATION.match(name) is not None

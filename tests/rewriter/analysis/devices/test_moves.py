@@ -568,3 +568,46 @@ def test_what_a_model_is_given_after_it_is_moved_is_the_scripts_own_affair(
 ) -> None:
     texts, _ = trained_project(train=FED_EARLY.format(before="", after="out = model(read(data))"))
     assert "out = model(read(data))\n" in texts["train"]
+
+
+PROBED = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, model):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device)
+
+    def probe(self, x):
+        return self.model(x.to(self.device))
+
+    def fit(self, loader):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(self.model(x.to(self.device)), y.to(self.device)).backward()
+            optimizer.step()
+
+
+def main():
+    trainer = Trainer(torch.nn.Linear(4, 1))
+    FIRST
+    trainer.fit(DataLoader(data, batch_size=8))
+    LAST
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("place", ["FIRST", "LAST"])
+def test_a_method_that_is_called_before_the_training_has_its_model_moved(place: str) -> None:
+    """What calls both methods certainly calls one before the other."""
+    text = (
+        PROBED.replace(place, "print(trainer.probe(torch.ones(1, 4)))").replace("FIRST", "pass").replace("LAST", "pass")
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("= model.to(self.device)" in file.after.decode()) is (place == "FIRST")
+    assert "self.accelerator.prepare(" in file.after.decode()

@@ -108,3 +108,17 @@ SEEN = "out = model(x)\n{made}loss = torch.nn.functional.cross_entropy(out, y.ar
 def test_what_each_turn_binds_anew_is_no_memory(built: str, made: str, kept: bool, trained: Trained) -> None:
     _, findings = trained(built=built, loss=SEEN.format(made=made))
     assert ("process-memory" in findings) == kept
+
+
+@pytest.mark.parametrize(
+    ("imports", "call", "told"),
+    [
+        ("import torch.quantization as tq", "tq.prepare_qat(model, inplace=True)", True),
+        ("from torch.ao.quantization import prepare", "prepare(model, inplace=True)", True),
+        ("from torch.ao.quantization.quantize_fx import prepare_fx", "prepare_fx(model, None, None)", True),
+        ("import torch.ao.quantization as tq", "tq.convert(model)", False),
+    ],
+)
+def test_observers_collect_the_ranges_of_one_shard(imports: str, call: str, told: bool, trained: Trained) -> None:
+    _, findings = trained(top=imports, built=call)
+    assert ("process-memory" in findings) == told
