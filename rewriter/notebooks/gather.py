@@ -223,6 +223,7 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
             "there is a magic between the cells of the training",
             "Move it to a separate cell before those that build and train the model",
             [MASK],
+            case="magic",
         )
     tree = ast.parse(inside)
     for node in ast.walk(tree):
@@ -232,6 +233,7 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
                 "there is a star import between the lines of the training",
                 "Move it to the top of its cell",
                 ["import *"],
+                case="magic",
             )
         if isinstance(node, ast.Global):
             names = ", ".join(node.names)
@@ -240,6 +242,7 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
                 f"a function changes a global ({names})",
                 "Pass it as an argument and return it",
                 [f"global {node.names[0]}"],
+                case="function",
             )
     check_shown(cell, tree.body, unshown)
 
@@ -256,6 +259,7 @@ def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence
                     f"a later cell needs the trained model, but the class {node.name} uses {read} of the training",
                     f"Pass {read} to the class as an argument",
                     [f"class {node.name}"],
+                    case="function",
                 )
 
 
@@ -275,6 +279,7 @@ def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[in
                     f"it uses {name}, which cell {cells[n].number} created",
                     "Create it in the training",
                     [name],
+                    case="later",
                 )
 
 

@@ -145,4 +145,5 @@ def check_shown(cell: Cell, body: Sequence[ast.stmt], unshown: Collection[str]) 
             "a process of the training shows a figure only where plt.show() is called",
             remedy="Call plt.show() where the figure is complete, save it (savefig), or draw it in a cell after the "
             "training",
+            case="figure",
         )

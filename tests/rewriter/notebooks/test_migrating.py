@@ -816,7 +816,7 @@ def test_a_function_that_leaves_its_figure_to_the_end_of_the_cell_is_refused_in_
     file = _migrated(PLT, SHOW.replace("\n    plt.show()", ""), BUILD, f"{LOOP}\n    show(x)")
     (found,) = [found for found in file.diagnoses if found.severity == "blocked"]
     assert found.message.startswith("this cell displays something of the training (show), but a process of the")
-    assert "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
+    assert found.case == "figure" and "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
 
 
 @pytest.mark.parametrize(
