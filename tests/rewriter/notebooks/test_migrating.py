@@ -778,6 +778,26 @@ def test_only_cells_after_one_that_stays_use_what_it_creates() -> None:
     assert not any("created" in found.message for found in file.diagnoses)
 
 
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        ("HTML(draw(history))", "display(HTML(draw(history)))"),
+        ("history", "display(history)"),
+        ("history;", "history;"),
+        ("draw(history)", "draw(history)"),
+    ],
+    ids=["an object", "a name", "not displayed", "a call"],
+)
+def test_the_object_that_a_moved_cell_displays_is_still_displayed(last: str, shown: str) -> None:
+    """It is no longer the last line of its cell."""
+    train = f"history = []\n{LOOP}\n    history.append(loss.item())"
+    second = f"{LOOP}\n    print(loss.item())"
+    first = f"{PLT}\nfrom IPython.display import HTML\nfrom pictures import draw"
+    cells = _cells(_migrated(first, BUILD, train, f"plt.plot(history)\n{last}", second).after)
+    assert cells[3] == "# Moved below the training, in cell 5."
+    assert cells[4].endswith(f"\nplt.plot(history)\n{shown}\nplt.show()")
+
+
 SHOW = "def show(rows, title=''):\n    plt.plot(rows.detach().numpy())\n    plt.title(title)\n    plt.show()"
 
 
