@@ -819,11 +819,12 @@ def test_the_notebook_may_give_such_a_function_its_model() -> None:
     ("old", "new"),
     [
         ("rows.detach()", "model(rows).detach()"),
+        ("rows.detach()", "title(rows).detach()"),
         ("plt.title(title)", "torch.rand(1)"),
         ("plt.title(title)", "history.append(title)"),
         ("plt.title(title)", "rows[0] = 1"),
     ],
-    ids=["runs the model", "draws random numbers", "fills a list", "changes its argument"],
+    ids=["runs the model", "runs what it gets", "draws random numbers", "fills a list", "changes its argument"],
 )
 def test_a_function_that_does_more_than_show_is_called_by_all_processes(old: str, new: str) -> None:
     file = _migrated(PLT, f"history = []\n{SHOW.replace(old, new)}", BUILD, f"{LOOP}\n    show(x)")
