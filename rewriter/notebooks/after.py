@@ -82,7 +82,9 @@ def after_training(notebook: Notebook, files: Sequence[FileResult], whole: bool 
     for n in read:
         if (not named and _names_a_gpu(texts[n])) or len(named) > 1:
             what = f"several devices ({', '.join(named)})" if named else "a GPU of its own"
-            raise NotGathered(notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY, devices)
+            raise NotGathered(
+                notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY, devices, case="held"
+            )
     return After(cells, models, next(iter(named), ""), loaders, alone)
 
 
@@ -289,6 +291,7 @@ def check_functions(notebook: Notebook, after: After, before: str, done: Sequenc
                 f"it uses {both[0]}, which the migration changes for the training processes",
                 "Give this cell a copy of that function with a name of its own",
                 both[:1],
+                case="function",
             )
 
 

@@ -40,22 +40,26 @@ class Shown:
         if of_process := sorted(read & (self._held() - self._models()) | known):
             held = f"what it reads ({', '.join(of_process)}) stays in the training processes"
             if name or n not in self.after.stays:
-                raise displays(self.cells[n], name, held, of_process)
+                raise displays(self.cells[n], name, held, of_process, case="held")
             start = self.cells[min(self.after.cells, default=n)].number
             moved = f"Move this cell before cell {start}. If what it reads is data: "
             place = moved if start != self.cells[n].number else ""
-            raise NotGathered(self.cells[n].number, held, f"{place}{REMEDY}", of_process)
+            raise NotGathered(self.cells[n].number, held, f"{place}{REMEDY}", of_process, case="held")
         if n > self.chosen[-1] or function:
             return
         later = [m for m in self.chosen if m > n]
         if changed := sorted(name for name in read if self._changes(name, later)):
-            raise displays(self.cells[n], name, f"the training changes {', '.join(changed)} afterwards", changed)
+            raise displays(
+                self.cells[n], name, f"the training changes {', '.join(changed)} afterwards", changed, case="later"
+            )
         if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
-            raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards", used)
+            raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards", used, case="later")
         earlier = [m for m in self.chosen if m < n]
         draws = may_draw(self.texts[n]) and not self.after.unseeded
         if draws and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):
-            raise displays(self.cells[n], name, "it may draw random numbers between those of the training")
+            raise displays(
+                self.cells[n], name, "it may draw random numbers between those of the training", case="random"
+            )
 
     def returned(self) -> list[str]:
         """The names that cells read and the training makes, in the order of making."""

@@ -84,6 +84,7 @@ def check_taken(
                 f"{name} reads {read}, which the training makes in a function of its own",
                 f"Define {name} with def, or pass {read} to it as an argument",
                 one.later & local or one.reads & local,
+                case="function",
             )
         for n, text in enumerate(texts):
             if name in use(text).reads:
@@ -92,6 +93,7 @@ def check_taken(
                     f"it uses {name}, which reads {read} of the training processes",
                     f"Pass {read} to {name} as an argument",
                     [name],
+                    case="function",
                 )
 
 

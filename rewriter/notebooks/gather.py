@@ -21,7 +21,7 @@ from .beside import Shown
 from .closures import Definition, check_taken, definitions, reached, taken_along, without
 from .document import MASK, Cell, Notebook, masked
 from .given import arguments, begun, check_loading, looking_at, made_before, read_first
-from .last_values import LastValues
+from .last_values import LastValues, displaying
 from .pictures import check_shown, for_rules, of_main_process, without_show
 from .shown import (
     for_function,
@@ -153,7 +153,7 @@ def gathered(
     for position in {*shown.apart(), *looking} - set(moved):
         texts[position] = hidden(texts[position])
     above = plain[last][1]
-    blank = ["", ""] if above and (last in apart or above[-1].endswith("*")) else []  # after an import or a class
+    blank = ["", ""] if above and (last in apart or MASK not in above[-1]) else []
     parts = [*above, *blank, f"def {NAME}({given}):\n{body.rstrip()}\n\n\n{start}"]
     texts[last] = "\n\n".join(["\n".join(parts), *(hidden(_drawn(plain[position][0])) for position in moved)])
     calling = [text for n, text in enumerate(whole) if n not in beside]
@@ -171,11 +171,12 @@ def _following(uses: Sequence[Use], staying: Sequence[Definition], beside: Colle
 
 
 def _drawn(text: str) -> str:
-    """A cell that shows something, for a place before others: a notebook draws what pyplot holds at a cell's end."""
+    """A cell that shows something, for a place before others: a notebook draws what pyplot holds at a cell's end, and
+    displays the value of its last line."""
+    body = ast.parse(text).body
+    text = displaying(text.rstrip(), body[-1]) if body else text.rstrip()
     shows = any(isinstance(n, ast.Name) and n.id == "plt" for n in ast.walk(ast.parse(text)))
-    return (
-        f"{text.rstrip()}\nplt.show()" if shows and not text.rstrip().rstrip(";").endswith(".show()") else text.rstrip()
-    )
+    return f"{text}\nplt.show()" if shows and not text.rstrip(";").endswith(".show()") else text
 
 
 def _chosen(
@@ -223,6 +224,7 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
             "there is a magic between the cells of the training",
             "Move it to a separate cell before those that build and train the model",
             [MASK],
+            case="magic",
         )
     tree = ast.parse(inside)
     for node in ast.walk(tree):
@@ -232,6 +234,7 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
                 "there is a star import between the lines of the training",
                 "Move it to the top of its cell",
                 ["import *"],
+                case="magic",
             )
         if isinstance(node, ast.Global):
             names = ", ".join(node.names)
@@ -240,6 +243,7 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
                 f"a function changes a global ({names})",
                 "Pass it as an argument and return it",
                 [f"global {node.names[0]}"],
+                case="function",
             )
     check_shown(cell, tree.body, unshown)
 
@@ -256,6 +260,7 @@ def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence
                     f"a later cell needs the trained model, but the class {node.name} uses {read} of the training",
                     f"Pass {read} to the class as an argument",
                     [f"class {node.name}"],
+                    case="function",
                 )
 
 
@@ -275,6 +280,7 @@ def _check_names(cells: Sequence[Cell], uses: Sequence[Use], chosen: Sequence[in
                     f"it uses {name}, which cell {cells[n].number} created",
                     "Create it in the training",
                     [name],
+                    case="later",
                 )
 
 

@@ -41,11 +41,15 @@ def check_loading(
         if n in chosen or n > first:
             made = uses[n].reads.intersection(*([frozenset().union(*(uses[m].binds for m in chosen))]))
             what = ", ".join(sorted(made)) or "what the training makes"
-            raise NotGathered(cells[n].number, f"it needs {what} of the training", "Make it without", made)
+            raise NotGathered(
+                cells[n].number, f"it needs {what} of the training", "Make it without", made, case="start"
+            )
     pinned = {name for n in loading for name in _pinned(texts[n])}
     for n in range(first):
         if n not in loading and n not in chosen and uses[n].reads & pinned:
-            raise NotGathered(cells[n].number, "a loader with pin_memory uses a GPU", "Set pin_memory=False", pinned)
+            raise NotGathered(
+                cells[n].number, "a loader with pin_memory uses a GPU", "Set pin_memory=False", pinned, case="start"
+            )
 
 
 def _pinned(text: str) -> Iterator[str]:

@@ -172,6 +172,20 @@ def _is_class(called: ast.expr) -> bool:
     return name[:1].isupper() and "_" not in name
 
 
+def displaying(text: str, last: ast.stmt) -> str:
+    """A cell that displays the object of its last line (``HTML(...)``, ``figure``), where another line follows."""
+    value = last.value if isinstance(last, ast.Expr) else None
+    if value is None or isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and not _is_class(value.func)):
+        return text
+    lines = text.encode().split(b"\n")
+    start, end, close = last.lineno - 1, (last.end_lineno or last.lineno) - 1, last.end_col_offset or 0
+    if lines[end][close:].lstrip().startswith(b";"):
+        return text
+    lines[end] = lines[end][:close] + b")" + lines[end][close:]
+    lines[start] = lines[start][: last.col_offset] + b"display(" + lines[start][last.col_offset :]
+    return b"\n".join(lines).decode()
+
+
 def _is_bare_tuple(text: str, value: ast.expr) -> bool:
     """``a, b`` without parentheses, with which it would be displayed."""
     if not isinstance(value, ast.Tuple):

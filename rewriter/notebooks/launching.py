@@ -45,6 +45,7 @@ def home_of(files: Sequence[FileResult]) -> NotebookHome | None:
                         0,
                         f"{module.name} would create the accelerator on import, before the launcher starts",
                         "Choose the device in a function of that module or in the notebook, and pass it as an argument",
+                        case="start",
                     )
                 return NotebookHome(None, "", False)
     return None
@@ -154,7 +155,7 @@ def started(notebook: Notebook, text: str, function: str, gathered: bool = False
     uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function and isinstance(n.ctx, ast.Load)]
     if len(calls) != 1 or len(uses) != 1:
         what = "is called more than once, or not by a line of its own" if uses else "is not called"
-        raise NotGathered(0, f"{function}, which trains, {what}", "Call it once, in a line of its own")
+        raise NotGathered(0, f"{function}, which trains, {what}", "Call it once, in a line of its own", case="start")
     call = calls[0].value
     assert isinstance(call, ast.Call)
     if isinstance(calls[0], ast.Assign) and (held := _returns_held(tree, function)):
@@ -162,7 +163,9 @@ def started(notebook: Notebook, text: str, function: str, gathered: bool = False
         remedy = (
             "Make it anew in the cell that reads it, under another name (a loader: DataLoader(...) of its data set); "
         )
-        raise NotGathered(0, why, f"{remedy}save weights in the training (torch.save), and load them there")
+        raise NotGathered(
+            0, why, f"{remedy}save weights in the training (torch.save), and load them there", case="held"
+        )
     if not gathered:
         _nothing_comes_back(notebook, text, calls[0], call)
     arguments = [ast.get_source_segment(text, argument) or "" for argument in call.args]
@@ -228,7 +231,9 @@ def _with_import(tree: ast.Module, lines: list[str], before: int) -> list[str]:
         elif behind:
             break
     if not 0 < behind <= before:
-        raise NotGathered(0, "there is no cell of imports before the training", "Import it in the first cell")
+        raise NotGathered(
+            0, "there is no cell of imports before the training", "Import it in the first cell", case="start"
+        )
     return [*lines[:behind], f"from torchlift.runtime import {LAUNCHER}", *lines[behind:]]
 
 
@@ -246,6 +251,7 @@ def _nothing_comes_back(notebook: Notebook, text: str, statement: ast.stmt, call
                 f"it reads {', '.join(both)}, which the training processes change in their own memory",
                 "Save it in the training (torch.save), and load it here",
                 both,
+                case="held",
             )
 
 

@@ -143,10 +143,14 @@ class _Ways:
             numbers = {self.notebook.cells[n].number for n in made_in(self.notebook, done.files[0])}
             more = {n for n, cell in enumerate(self.parted.cells) if cell.number in numbers and not cell.draws}
             if more <= also:
-                raise NotGathered(0, "the accelerator would be created outside the training", "Put it in a function")
+                raise NotGathered(
+                    0, "the accelerator would be created outside the training", "Put it in a function", case="start"
+                )
             also |= more  # a tracker of an earlier cell: only one process may have it
         if function := given_the_accelerator(done.files[0].after.decode()):
-            raise NotGathered(0, f"{function} shows a figure of all processes", "Compute it in a line of its own")
+            raise NotGathered(
+                0, f"{function} shows a figure of all processes", "Compute it in a line of its own", case="function"
+            )
         check_functions(self.parted, after, seen, done.files)
         starts = "" if done.blocked else NAME
         return NotebookPlan(self.notebook, again, starts, _origins(self.notebook.script(), text))
@@ -260,12 +264,14 @@ def _gathered(
     prepared |= trackers
     needing = changed | {n for n, text in enumerate(before) if use(text).binds & prepared}
     if not needing:
-        raise NotGathered(0, "the training was not found in the cells", "Put it in a function, and call it once")
+        raise NotGathered(
+            0, "the training was not found in the cells", "Put it in a function, and call it once", case="start"
+        )
     if not loading:
         return gathered(notebook, sorted(needing), prepared, after, name, modules, files=files, held=held)
     data = loading_cells(before, needing, changed, prepared & after.loaders)
     if not data:
-        raise NotGathered(0, "no cell makes loaders alone", "Make them in a cell of their own")
+        raise NotGathered(0, "no cell makes loaders alone", "Make them in a cell of their own", case="start")
     return gathered(notebook, sorted(needing), prepared, after, name, modules, data, files, held)
 
 
@@ -326,6 +332,7 @@ def _run_by_magics(notebook: Notebook) -> Iterator[Diagnosis]:
             f"a magic calls {function}() in its own line, which is not Python, so the call is not seen",
             "Write %%time in the first line of the cell, and the call as a line of its own",
             lines.index(f'"cell {notebook.cells[n].number} of the notebook"') + 1 + number,
+            case="magic",
         )
 
 
@@ -338,6 +345,7 @@ def _refused(notebook: Notebook, file: FileResult, why: NotGathered) -> FileResu
             one.cause,
             one.remedy,
             *_placed(notebook, one),
+            case=one.case,
         )
         for one in (why, *why.others)
     ]

@@ -24,7 +24,9 @@ from .shown import (
 )
 from .uses import use
 
-_CHANGES = frozenset("append extend insert pop update add clear remove sort reverse backward step zero_grad".split())
+_CHANGES = frozenset(
+    "append extend insert pop update add clear remove sort reverse backward step zero_grad eval train".split()
+)
 _OF_PRINT = frozenset("sep end file flush".split())
 
 
@@ -71,7 +73,11 @@ def _only_looks(node: ast.FunctionDef, held: Collection[str]) -> bool:
         n for n in inner if isinstance(n, ast.Subscript | ast.Attribute) and isinstance(n.ctx, ast.Store)
     ]
     changed += [n.func for n in inner if isinstance(n, ast.Call) and getattr(n.func, "attr", "") in _CHANGES]
+    given = {argument.arg for argument in inner if isinstance(argument, ast.arg)}  # called, it may be a model
     left = any(isinstance(n, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom) for n in inner)
+    left = left or any(
+        isinstance(n, ast.Call) and _root(n.func) in given and isinstance(n.func, ast.Name) for n in inner
+    )
     return not (left or use(text).reads & {*held} or may_draw(text) or any(_root(n) not in own for n in changed))
 
 
@@ -145,4 +151,5 @@ def check_shown(cell: Cell, body: Sequence[ast.stmt], unshown: Collection[str]) 
             "a process of the training shows a figure only where plt.show() is called",
             remedy="Call plt.show() where the figure is complete, save it (savefig), or draw it in a cell after the "
             "training",
+            case="figure",
         )

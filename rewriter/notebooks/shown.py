@@ -278,7 +278,13 @@ def displays(
     why: str,
     about: Collection[str] = (),
     remedy: str = "save it to a file in the training, read the file in a separate cell after it, and display that here",
+    *,
+    case: str,
 ) -> NotGathered:
     return NotGathered(
-        cell.number, f"this cell displays something of the training ({name}), but {why}", remedy, about or [name]
+        cell.number,
+        f"this cell displays something of the training ({name}), but {why}",
+        remedy,
+        about or [name],
+        case=case,
     )

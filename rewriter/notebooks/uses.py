@@ -16,13 +16,14 @@ _PATHS = re.compile(r"\b(sys\.path|chdir|environ)\b")
 
 
 class NotGathered(Exception):
-    """Why the training cells cannot be one function: the cell, the cause, the remedy, the names that it is about; and
-    what else is in the way."""
+    """Why the training cells cannot be one function: the cell, the cause, the remedy, the names that it is about, which
+    of the situations of its finding it is; and what else is in the way."""
 
-    def __init__(self, cell: int, cause: str, remedy: str, about: Iterable[str] = ()) -> None:
+    def __init__(self, cell: int, cause: str, remedy: str, about: Iterable[str] = (), *, case: str) -> None:
         super().__init__(cell, cause, remedy)
         self.about = frozenset(about)
         self.cell = cell
+        self.case = case
         self.cause = cause
         self.remedy = remedy
         self.others: tuple[NotGathered, ...] = ()

@@ -334,6 +334,7 @@ def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
                         record.node,
                         "the script trains in processes that it starts itself",
                         "migrate a version that trains in one process: torchlift launch starts the others",
+                        case="workers",
                     )
     return None
 

@@ -328,6 +328,7 @@ class _DistributionReader:
                         statement,
                         "require_backward_grad_sync belongs to the wrapper, which is removed",
                         "put the passes that exchange nothing under `with model.no_sync():`",
+                        case="call",
                     ),
                 )
                 for unit, statement, _ in found

@@ -55,6 +55,7 @@ def unconnected(node: cst.CSTNode) -> Finding:
         "distributed by hand: the process group is opened where the accelerator cannot be created",
         "open it in the function that builds the model and the optimizer, or in a caller of that function",
         Severity.BLOCKED,
+        case="connected",
     )
 
 

@@ -56,7 +56,10 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
     )
     if group is not None:
         return blocked(
-            call, f"{last} works on its own process group", "leave out the group: it then works on all processes"
+            call,
+            f"{last} works on its own process group",
+            "leave out the group: it then works on all processes",
+            case="group",
         )
     direct = (
         name.count(".") == 2
@@ -71,21 +74,30 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
         and (process_calls.collective(name) is not None or process_calls.asks_group(name))
     ):
         return None  # torch does it with the group that the accelerator opens as it did with the script's own
-    return blocked(call, f"{name} has no counterpart", INSTEAD.get(last, "leave it out, or keep the script as it is"))
+    return blocked(
+        call, f"{name} has no counterpart", INSTEAD.get(last, "leave it out, or keep the script as it is"), case="call"
+    )
 
 
 def _of_arguments(call: cst.Call, last: str) -> Finding | None:
     known = _KNOWN[last]
     for arg in call.args:
         if arg.star:
-            return blocked(call, f"the arguments of {last} cannot be seen here", "write them out in the call")
+            return blocked(
+                call, f"the arguments of {last} cannot be seen here", "write them out in the call", case="call"
+            )
         if arg.keyword is not None and arg.keyword.value not in known:
-            return blocked(call, f"{last} gets {arg.keyword.value}, which has no counterpart", "leave it out")
+            return blocked(
+                call, f"{last} gets {arg.keyword.value}, which has no counterpart", "leave it out", case="call"
+            )
     if last in ("destroy_process_group", "get_rank", "get_world_size", "barrier") and any(
         a.keyword is None for a in call.args
     ):
         return blocked(
-            call, f"{last} works on its own process group", "leave out the group: it then works on all processes"
+            call,
+            f"{last} works on its own process group",
+            "leave out the group: it then works on all processes",
+            case="group",
         )
     return None
 
@@ -95,7 +107,7 @@ def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str)
     alone = isinstance(unit.names.parents.get(call), cst.Expr)
     last = name.rpartition(".")[2]
     if (name == _OPENS or last == "destroy_process_group") and not alone:
-        return blocked(call, f"the return value of {last} is used", "call it as a separate statement")
+        return blocked(call, f"the return value of {last} is used", "call it as a separate statement", case="call")
     if name == _OPENS:
         return _conditional(state, reach, unit, call)
     if process_calls.spawns(name):
@@ -116,6 +128,7 @@ def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Find
                 around,
                 f"`{unit.names.one_line(around.test)}` decides whether the processes are connected",
                 'let only the launcher decide: int(os.environ.get("WORLD_SIZE", 1)) > 1',
+                case="connected",
             )
             cause = Cause(unit.names.statement(given[0]), "it is set here") if given else None
             return told._replace(part=around.test, cause=cause)
@@ -201,28 +214,39 @@ def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding |
     functions = [t for t in (held.things if held is not None else ()) if isinstance(t, Function)]
     alone = isinstance(unit.names.parents.get(call), cst.Expr)
     if len(functions) != 1 or not isinstance(functions[0].node, cst.FunctionDef):
-        return blocked(call, "cannot tell which function the processes run", "name it: mp.spawn(main_worker, ...)")
+        return blocked(
+            call, "cannot tell which function the processes run", "name it: mp.spawn(main_worker, ...)", case="workers"
+        )
     others = [site for site in reach.sites(functions[0].node) if site is not call]
     if others:
         return blocked(
             call,
             "the function that the processes run is also called elsewhere: the script has several modes",
             "keep one mode: the call by which the script runs on one device, or this one",
+            case="workers",
         )
     listed = given is None or isinstance(given, (cst.Tuple, cst.List))
     if not listed:
-        return blocked(call, "cannot tell which arguments the processes get", "write mp.spawn(f, args=(a, b))")
+        return blocked(
+            call, "cannot tell which arguments the processes get", "write mp.spawn(f, args=(a, b))", case="workers"
+        )
     if (join is not None and getattr(join, "value", "") != "True") or not alone:
         return blocked(
             call,
             "the script goes on while the processes run",
             "wait for them, in a separate statement: mp.spawn(f, args=(a, b), join=True)",
+            case="workers",
         )
     if any(isinstance(around, (cst.For, cst.While)) for around in unit.names.enclosing(call, cst.For, cst.While)):
-        return blocked(call, "processes are started more than once", _ONCE)
+        return blocked(call, "processes are started more than once", _ONCE, case="workers")
     params = functions[0].node.params
     if isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None:
-        return blocked(call, "the function that the processes run takes *args or **kwargs", "write out its parameters")
+        return blocked(
+            call,
+            "the function that the processes run takes *args or **kwargs",
+            "write out its parameters",
+            case="workers",
+        )
     return None
 
 
@@ -230,9 +254,9 @@ def _spread(state: State, unit: Unit, call: cst.Call) -> Finding | None:
     """A model on several devices of one process."""
     ids = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device_ids"), None)
     if isinstance(ids, (cst.List, cst.Tuple)) and len(ids.elements) > 1:
-        return blocked(call, "the model is spread over several devices of one process", _ONE_DEVICE)
+        return blocked(call, "the model is spread over several devices of one process", _ONE_DEVICE, case="devices")
     if not call.args:
-        return blocked(call, "cannot tell which model is wrapped", "write DistributedDataParallel(model)")
+        return blocked(call, "cannot tell which model is wrapped", "write DistributedDataParallel(model)", case="call")
     return None
 
 
@@ -249,6 +273,7 @@ def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Finding]:
                     f".{method_name(call)}() belongs to the wrapper, which is removed",
                     "leave it out: DistributedDataParallelKwargs(comm_hook=...) compresses gradients; other hooks are "
                     "not supported",
+                    case="call",
                 )
         takes = method_name(call) in ("to", "cuda", "device") or bool(origins(record.result, Role.MODEL))
         for arg in call.args if takes else ():
@@ -257,6 +282,7 @@ def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Finding]:
                     call,
                     "a device is computed from the rank: the model may be spread over several devices",
                     _ONE_DEVICE,
+                    case="devices",
                 )
                 break
     for node in unit.names.parents:
@@ -267,7 +293,10 @@ def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Finding]:
             if isinstance(first, cst.Subscript) and node in descendants(first):
                 if unit.names.module.code_for_node(first).startswith(("os.environ", "environ")):
                     yield blocked(
-                        node, f"the script sets {node.evaluated_value} itself", "remove this line: the launcher sets it"
+                        node,
+                        f"the script sets {node.evaluated_value} itself",
+                        "remove this line: the launcher sets it",
+                        case="environment",
                     )
 
 
@@ -281,6 +310,7 @@ def _of_program(state: State, receiver: object, call: cst.Call) -> bool:
     )
 
 
-def blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
+def blocked(node: cst.CSTNode, message: str, remedy: str, *, case: str) -> Finding:
     """The finding that refuses a program for one obstacle."""
-    return Finding("already-distributed", node, f"distributed by hand: {message}", remedy, Severity.BLOCKED)
+    told = f"distributed by hand: {message}"
+    return Finding("already-distributed", node, told, remedy, Severity.BLOCKED, case=case)

@@ -102,4 +102,4 @@ def _environment(unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
 
 
 def _blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
-    return Finding("already-distributed", node, message, remedy, Severity.BLOCKED)
+    return Finding("already-distributed", node, message, remedy, Severity.BLOCKED, case="listed")

@@ -42,17 +42,20 @@ def unshared(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode) -> tuple
                 maker,
                 f"{cause}would share its rows once more",
                 f"use torch.utils.data.distributed.DistributedSampler in place of {name}",
+                case="data",
             )
     if makers:
         return reach.unit_of(makers[0], unit), blocked(
             makers[0],
             "cannot find a DistributedSampler for the rows of this loader, which a training loop reads",
             "give it sampler=DistributedSampler(...)",
+            case="data",
         )
     return unit, blocked(
         loop,
         "cannot tell which loader gives the batches of this loop, and whether the processes share them",
         "iterate the DataLoader itself: for batch in loader",
+        case="data",
     )
 
 

@@ -158,7 +158,7 @@ def _remedy(unit: Unit, found: Decision) -> str:
         return _REMEDY
     word = "while" if isinstance(found.node, cst.While) else "if"
     answer = f'accelerator.reduce(torch.tensor(float(bool({text})), device=accelerator.device), reduction="sum")'
-    return f"let all processes decide as one: {word} {answer} > 0: (what is true on any of them counts for all)"
+    return f"let all processes decide as one, by what is true on any of them: `{word} {answer} > 0:`"
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:

@@ -28,7 +28,7 @@ def counts(
     for loop in loops:
         if not isinstance(loop, cst.For) or loop not in unit.names.parents:
             continue
-        yield from _cut_short(unit, loop)
+        yield from _cut_short(unit, loop, steps)
         numbers = _numbers(unit, loop)
         for node in descendants(loop.body):
             if isinstance(node, cst.If):
@@ -59,8 +59,11 @@ def limits(unit: Unit, source: cst.BaseExpression) -> Iterator[tuple[cst.Call, c
             yield from limits(unit, arg.value)
 
 
-def _cut_short(unit: Unit, loop: cst.For) -> Iterator[Count]:
-    """A limit among what a loop goes through; what is made of a length is one process's already."""
+def _cut_short(unit: Unit, loop: cst.For, steps: set[cst.Call]) -> Iterator[Count]:
+    """A limit among what a loop goes through; what is made of a length is one process's already. A loop around one that
+    takes batches until there are none counts epochs."""
+    if any(call in steps for inner in nodes_in(loop.body, cst.While) for call in nodes_in(inner, cst.Call)):
+        return
     for call, number in limits(unit, loop.iter):
         owned = any(asks_length(unit, arg.value, inner=True) for arg in call.args)  # also ``range(1, len(loader))``
         if not owned and dotted(number) != "None" and not is_zero(number):

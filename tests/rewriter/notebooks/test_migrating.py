@@ -778,6 +778,26 @@ def test_only_cells_after_one_that_stays_use_what_it_creates() -> None:
     assert not any("created" in found.message for found in file.diagnoses)
 
 
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        ("HTML(draw(history))", "display(HTML(draw(history)))"),
+        ("history", "display(history)"),
+        ("history;", "history;"),
+        ("draw(history)", "draw(history)"),
+    ],
+    ids=["an object", "a name", "not displayed", "a call"],
+)
+def test_the_object_that_a_moved_cell_displays_is_still_displayed(last: str, shown: str) -> None:
+    """It is no longer the last line of its cell."""
+    train = f"history = []\n{LOOP}\n    history.append(loss.item())"
+    second = f"{LOOP}\n    print(loss.item())"
+    first = f"{PLT}\nfrom IPython.display import HTML\nfrom pictures import draw"
+    cells = _cells(_migrated(first, BUILD, train, f"plt.plot(history)\n{last}", second).after)
+    assert cells[3] == "# Moved below the training, in cell 5."
+    assert cells[4].endswith(f"\nplt.plot(history)\n{shown}\nplt.show()")
+
+
 SHOW = "def show(rows, title=''):\n    plt.plot(rows.detach().numpy())\n    plt.title(title)\n    plt.show()"
 
 
@@ -799,11 +819,12 @@ def test_the_notebook_may_give_such_a_function_its_model() -> None:
     ("old", "new"),
     [
         ("rows.detach()", "model(rows).detach()"),
+        ("rows.detach()", "title(rows).detach()"),
         ("plt.title(title)", "torch.rand(1)"),
         ("plt.title(title)", "history.append(title)"),
         ("plt.title(title)", "rows[0] = 1"),
     ],
-    ids=["runs the model", "draws random numbers", "fills a list", "changes its argument"],
+    ids=["runs the model", "runs what it gets", "draws random numbers", "fills a list", "changes its argument"],
 )
 def test_a_function_that_does_more_than_show_is_called_by_all_processes(old: str, new: str) -> None:
     file = _migrated(PLT, f"history = []\n{SHOW.replace(old, new)}", BUILD, f"{LOOP}\n    show(x)")
@@ -816,7 +837,7 @@ def test_a_function_that_leaves_its_figure_to_the_end_of_the_cell_is_refused_in_
     file = _migrated(PLT, SHOW.replace("\n    plt.show()", ""), BUILD, f"{LOOP}\n    show(x)")
     (found,) = [found for found in file.diagnoses if found.severity == "blocked"]
     assert found.message.startswith("this cell displays something of the training (show), but a process of the")
-    assert "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
+    assert found.case == "figure" and "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
 
 
 @pytest.mark.parametrize(

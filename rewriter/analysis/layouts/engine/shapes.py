@@ -324,4 +324,4 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
         return left if matrix else replace(left, rank=None, least=least)  # a vector takes the last dimension away
     if isinstance(right, Shard) and isinstance(left, Replicated):
         return right if (right.rank or 0) > 2 and right.dim == 0 else _lost(node)
-    return Unclear("a product of values of which one is not known by rows", node)
+    return Unclear("a product of tensors, for one of which it is not known which dimension holds the rows", node)

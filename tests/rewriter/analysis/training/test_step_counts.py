@@ -200,3 +200,26 @@ def test_what_ends_a_loop_before_its_loader(source: str, limits: list[str]) -> N
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"accelerator.backward(" in file.after
     assert [t.name for t in file.traits if t.kind == "limit"] == limits
+
+
+FETCHER = """\
+class Fetcher:
+    def __init__(self, loader):
+        self.batches = iter(loader)
+
+    def next(self):
+        return next(self.batches, None)
+
+
+"""
+
+
+def test_epochs_around_a_loop_that_fetches_all_batches_are_no_limit() -> None:
+    text = SCRIPT.replace("DEVICE", DEVICE).replace("model =", f"{FETCHER}model =", 1)
+    head, _, body = text.partition("    for i, (x, y) in enumerate(loader):\n")
+    begun = "    fetcher = Fetcher(loader)\n    batch = fetcher.next()\n"
+    loop = f"{begun}    while batch is not None:\n        x, y = batch\n"
+    body = body.replace("step += 1\n        MORE", "batch = fetcher.next()")
+    (file,) = migrate([decode(f"{head}{loop}{body}".encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(" in file.after
+    assert not any(trait.kind == "limit" for trait in file.traits)
