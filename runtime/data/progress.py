@@ -304,9 +304,9 @@ class Progress:
 
     def yielded(self, one: Pass) -> None:
         """`one` hands out a batch: it is the innermost pass now."""
+        self.latest = one  # a loop inside its own may have ended since
         if self._running and self._running[-1] is one:
             return
-        self.latest = one
         if one in self._running:
             for other in self._running[self._running.index(one) + 1 :]:
                 if other.runs and other not in one.beside:

@@ -52,3 +52,15 @@ def test_views_are_known_by_their_memory_and_other_tensors_are_not_taken_for_the
     assert memory_of(rows) == memory_of(rows[1:].T) != memory_of(rows.clone())
     for one, other in ((rows.to_sparse(), rows.to_sparse()), (rows.to("meta"), rows.to("meta"))):
         assert memory_of(one) == memory_of(one) != memory_of(other)
+
+
+def test_the_pass_that_hands_out_again_is_the_latest() -> None:
+    """An evaluation inside its loop had ended: its last batch was taken for the one in hand, and rows were left out."""
+    progress = Progress()
+    training, _ = handed_out(progress, ShardPlan(), 3)
+    evaluation, _ = handed_out(progress, ShardPlan(), 2)
+    progress.finished(evaluation)
+    assert progress.latest is evaluation
+    progress.yielded(training)
+    assert progress.latest is training
+    assert next(iter(progress.candidates())) is training

@@ -322,6 +322,25 @@ def a_loss_of_other_data_in_a_closure():
     net.weight.grad = None
 
 
+def a_sum_that_a_closure_has_joined_is_told_as_it_is():
+    """It was multiplied by the number of processes once more."""
+    optimizer = accelerator.prepare(torch.optim.LBFGS(net.parameters(), max_iter=1))
+    for (x,) in loader(2 * size, 2 * size):
+        before = net.weight.item()
+
+        def closure(x=x):
+            optimizer.zero_grad()
+            loss = net(x).sum()
+            accelerator.backward(loss, reduction="sum")
+            return accelerator.reduce(loss.detach(), reduction="sum")
+
+        told = optimizer.step(closure).item()
+        assert abs(told - before * size * (2 * size + 1)) < 1e-9, told
+    with torch.no_grad():
+        net.weight.fill_(before)
+    net.weight.grad = None
+
+
 def a_backward_pass_of_the_script_has_no_weight():
     for (x,) in loader(7, 4):
         with pytest.raises(UnclearBatchError, match=r"only accelerator.backward\(loss\) does that"):
@@ -350,5 +369,5 @@ for check in CHECKS:
         accelerator._progress.clear()
         print(check.__name__, flush=True)
         check()
-assert len(CHECKS) == 24, len(CHECKS)
+assert len(CHECKS) == 25, len(CHECKS)
 print("RESULT true", flush=True)

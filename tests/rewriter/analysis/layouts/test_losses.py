@@ -69,3 +69,19 @@ def test_the_loss_that_lbfgs_asks_for(returned: str, trained: Trained) -> None:
     else:
         assert "accelerator" not in text
     assert ("local-decision" in findings) is (returned != "loss")
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_what_an_optimizer_returns_of_its_closure_is_joined_already(reduction: str, trained: Trained) -> None:
+    """It was reduced once more where it was printed, collected or compared: a sum became N times as large."""
+    step = CLOSURE.format(returned="loss").replace(
+        "cross_entropy(model(x), y)", f"cross_entropy(model(x), y, reduction='{reduction}')"
+    )
+    step = step.replace(
+        "lbfgs.step(closure)", "loss = optimizer.step(closure)\nprint(loss.item())\ntotal += loss.item()"
+    )
+    text, findings = trained(
+        step=step, epoch="if total < 3:\n    torch.save(model.state_dict(), 'best.pt')\nprint(total)"
+    )
+    assert 'reduction="sum")' not in text.replace('backward(loss, reduction="sum")', "")
+    assert "local-decision" not in findings
