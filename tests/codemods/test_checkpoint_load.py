@@ -857,7 +857,8 @@ from torch.utils.data import DataLoader
 
 class Trainer:
     def __init__(self, device):
-        self.device = torch.device(device)
+        name = device.lower()
+        self.device = torch.device(name)
 
     def fit(self, model, loader, path):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
