@@ -11,6 +11,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import method_name
 from ..dataflow.constant_values import constants_of
 from ..dataflow.constants import Text
 from ..dataflow.registries import UNNAMED
@@ -18,6 +19,7 @@ from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, External, Klass, State, Unit, origins
 from ..effects.unused_code import may_run
 from ..syntax.nodes import dotted
+from ..syntax.walk import nodes_in
 from ..training.modes import is_only_evaluated, owners
 from ..training.training import Training
 
@@ -31,6 +33,8 @@ _CLOSE = (
 def batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[Finding]:
     """One remark a program, in the first of its modules that has such layers; if none has, in the first that builds a
     model which may have some."""
+    if state.once(_freezes, lambda: _freezes(state, reach, training)):
+        return []
     for layers, told in ((_norms, _seen), (_closed, _not_seen)):
         found = _found(state, layers, reach, training)
         if found:
@@ -46,6 +50,46 @@ def _found(state: State, layers: _Layers, reach: Reach, training: Training) -> l
         return [(unit, calls) for unit in reach.units if (calls := layers(state, unit, reach, training))]
 
     return state.once((_found, layers), ask)
+
+
+def _freezes(state: State, reach: Reach, training: Training) -> bool:
+    """Whether each layer of BatchNorm is put to rest, in code that runs whatever the options are, after the last thing
+    that wakes it: ``if isinstance(layer, nn.BatchNorm2d): layer.eval()``."""
+    for unit in reach.units:
+        for call in unit.names.calls:
+            code = unit.names.function(call)
+            if method_name(call) == "eval" and code in reach.reachable and _is_asked_for(state, unit, call):
+                sites = reach.sites(code) if isinstance(code, cst.FunctionDef) else [call]
+                if any(_runs_in_each_epoch(reach, training, site) for site in sites):
+                    return True
+    return False
+
+
+def _is_asked_for(state: State, unit: Unit, call: cst.Call) -> bool:
+    """Whether a call is made on what has just been found to be a layer of BatchNorm."""
+    around = next(unit.names.enclosing(call, cst.If), None)
+    test = around.test if isinstance(around, cst.If) else None
+    if not isinstance(test, cst.Call) or method_name(test) != "isinstance" or len(test.args) != 2:
+        return False
+    same = isinstance(call.func, cst.Attribute) and call.func.value.deep_equals(test.args[0].value)
+    kinds = [state.values.get(node) for node in nodes_in(test.args[1].value, cst.Attribute, cst.Name)]
+    names = [
+        thing.qualified for slot in kinds if slot is not None for thing in slot.things if isinstance(thing, External)
+    ]
+    return same and any(questions.mixes_rows(name) is True for name in names)
+
+
+def _runs_in_each_epoch(reach: Reach, training: Training, site: cst.CSTNode) -> bool:
+    """Whether a call comes before a training loop in one block, and after what puts the model into training mode."""
+    unit = reach.unit_of(site, reach.units[0])
+    if site not in unit.names.parents:
+        return False
+    block = list(getattr(unit.names.block(site), "body", ()))
+    own = unit.names.statement(site)
+    after = block[block.index(own) + 1 :] if own in block else []
+    trains = [i for i, one in enumerate(after) if any(loop is one for loop in training.train_loops)]
+    wakes = (n for one in after[: trains[0]] for n in nodes_in(one, cst.Call)) if trains else ()
+    return bool(trains) and not any(method_name(call) == "train" for call in wakes)
 
 
 def _seen(state: State, layers: list[cst.Call], others: int) -> Finding:

@@ -70,3 +70,45 @@ def test_layers_that_the_program_does_not_show(
     usual_edits(file)
     found = [one.message for one in file.diagnoses if one.id == "batch-norm"]
     assert len(found) == bool(told) and all(one.startswith(told) for one in found)
+
+
+FROZEN = """\
+import sys
+import torch
+from torch.utils.data import DataLoader
+from rows import pictures
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2)
+    def forward(self, x):
+        return self.head(self.norm(x))
+    def freeze(self):
+        for layer in self.modules():
+            if isinstance(layer, torch.nn.BatchNorm1d):
+                layer.eval()
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(3):
+    {modes}
+    for x, y in DataLoader(pictures, batch_size=8, shuffle=True):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.hazard("M10")
+@pytest.mark.parametrize(
+    ("modes", "told"),
+    [
+        ("net.train()\n    net.freeze()", False),
+        ("net.freeze()\n    net.train()", True),
+        ("net.train()\n    if sys.argv[1:]:\n        net.freeze()", True),
+        ("net.train()", True),
+    ],
+)
+def test_layers_that_are_put_to_rest_in_each_epoch_use_no_batch(modes: str, told: bool) -> None:
+    text = FROZEN.replace("{modes}", modes)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("batch-norm" in [found.id for found in file.diagnoses]) is told
