@@ -24,10 +24,9 @@ from ...syntax.walk import children, descendants, nodes_in
 from ...training.gradient_path import GradientPath
 from ...training.training import Training, without_gradient
 from ..batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
-from ..constant_quotients import by_constants
+from ..constant_quotients import by_constants, is_written_number
 from ..engine.layout import (
     Partial,
-    ShardSize,
     inner,
     varies,
 )
@@ -254,6 +253,8 @@ class _Loop:
             sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
             if self.by_hand and len(sums) == len(plan.reduced[total]):
                 continue  # no row is repeated, and a sum is exact
+            if sums and not text and self._sums_batches(total):
+                text = self.unit.names.module.code_for_node(total.kept_in)
             if text and sums:
                 yield counts_filled(total.node, text)
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
@@ -361,8 +362,8 @@ class _Loop:
         if not self.step.has_fewer() or not isinstance(self.loop, cst.For):
             return False
         divisors = (one for value in total.value for one in divisors_in(value))
-        if any(isinstance(inner(self.layouts.value(one)), ShardSize) for one in divisors):
-            return False  # the rows of the last batch of one process say nothing of those of another
+        if not all(is_written_number(self.state, self.unit, one) for one in divisors):
+            return False  # the rows of a batch, the batches of a loader: a process has its own
         kept = is_divided_as_in_script(self.reach, self.unit, binding, self.loop)
         return kept and all(self._is_of_losses(value) for value in total.value)
 

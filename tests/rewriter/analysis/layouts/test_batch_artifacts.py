@@ -48,7 +48,13 @@ def test_a_sum_of_means_adds_up_the_batches_of_all_processes(added: str, shown: 
     """It was their mean over the processes, N times too small, and a finding said so."""
     text, found = trained(step=f"total += {added}", epoch=f"print({shown})")
     assert 'accelerator.reduce(loss.detach(), reduction="sum").item()' in text
-    assert "mean-of-batches" not in found
+    assert found == ["filled-batch"]
+
+
+@pytest.mark.parametrize("added", ["loss.item() / len(loader)", "loss.item() / len(x)"])
+def test_a_sum_of_what_a_process_divides_by_its_own_count_is_none_of_all(added: str, trained: Trained) -> None:
+    text, _ = trained(step=f"total += {added}", epoch="print(total)")
+    assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
 
 
 @pytest.mark.parametrize("again", ["total = loss.item()", "total, kept = loss.item(), 0"])
