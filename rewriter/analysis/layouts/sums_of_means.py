@@ -330,8 +330,11 @@ def _quotients(unit: Unit, read: cst.BaseExpression) -> Iterator[tuple[cst.CSTNo
 
 def is_divided_as_in_script(reach: Reach, unit: Unit, total: Binding, loop: cst.For) -> bool:
     """Whether what is added up in a loop is divided after it by numbers that are as large as in the script, and not by
-    the number of the process's own batches: by the samples, by constants, by nothing."""
+    the number of the process's own batches: by the samples, by constants, by nothing. What reads it in the loop, as a
+    bar does, divides it by those so far."""
     inside = set(descendants(loop))
+    if any(read in inside and not _is_added_to(unit, read) for read in total.reads):
+        return False
     constants = by_constants(reach.state, unit, total, inside)
     if constants and None not in constants:
         return True
@@ -339,6 +342,14 @@ def is_divided_as_in_script(reach: Reach, unit: Unit, total: Binding, loop: cst.
         return True
     quotient = _divided(unit, total, inside, _Counts(reach, unit, loop, reach.state.loaders.get(loop, ())))
     return quotient is not None and quotient[1].by_script
+
+
+def _is_added_to(unit: Unit, read: cst.CSTNode) -> bool:
+    """``total = total + loss``: the read is the statement that adds up."""
+    binding = unit.names.binding(read) if isinstance(read, cst.Name) else None
+    assign = next(unit.names.enclosing(read, cst.Assign, cst.AugAssign), None)
+    parts = set(descendants(assign)) if assign is not None else set()
+    return binding is not None and any(definition in parts for definition in binding.definitions)
 
 
 def not_summed(found: Mapping[cst.CSTNode, SumOfMeans], gathers: Iterable[Gather]) -> dict[cst.CSTNode, Finding]:

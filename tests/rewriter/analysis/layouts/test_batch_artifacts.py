@@ -51,9 +51,17 @@ def test_a_sum_of_means_adds_up_the_batches_of_all_processes(added: str, shown: 
     assert found == ["filled-batch"]
 
 
-@pytest.mark.parametrize("added", ["loss.item() / len(loader)", "loss.item() / len(x)"])
-def test_a_sum_of_what_a_process_divides_by_its_own_count_is_none_of_all(added: str, trained: Trained) -> None:
-    text, _ = trained(step=f"total += {added}", epoch="print(total)")
+@pytest.mark.parametrize(
+    "step",
+    [
+        "total += loss.item() / len(loader)",
+        "total += loss.item() / len(x)",
+        "total += loss.item()\nseen += 1\nbar.set_description(str(total / seen))",
+    ],
+)
+def test_a_sum_of_what_a_process_divides_by_its_own_count_is_none_of_all(step: str, trained: Trained) -> None:
+    """A bar shows the average so far: with the sum over the processes it would be N times too large."""
+    text, _ = trained(built="seen = 0", step=step, epoch="print(total)")
     assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
 
 
