@@ -8,6 +8,7 @@ import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name
+from ..analysis.dataflow.running_order import may_follow
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.choosers import assigned, does_more
 from ..analysis.devices.constants import gpus_by_number
@@ -111,7 +112,8 @@ class ReachedModule:
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
         told.extend(unreached_effects(effects, found.handles, found.received, attained, self._why))
-        told.extend(unreached_waits(found.read_back, attained))
+        late = (w for w in found.read_back if way.code and may_follow(program.reach, unit, w.node, way.code))
+        told.extend(unreached_waits(late, attained))  # what never runs after the training reads no file of it
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
         guarded = {s: write for s in apart if (write := checkpoints.as_write(unit, s)) is not None}
         whole = {e.node for e in effects if e.kind is EffectKind.WRITE and attained(e.node)}

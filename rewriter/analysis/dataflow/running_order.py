@@ -50,6 +50,19 @@ def follows(reach: Reach, unit: Unit, node: cst.CSTNode, first: Code, seen: froz
     return bool(sites) and all(follows(reach, at, site, first, seen | {code}) for at, site in places)
 
 
+def may_follow(reach: Reach, unit: Unit, node: cst.CSTNode, first: Code, seen: frozenset[Code] = frozenset()) -> bool:
+    """Whether a function may have run before a node: a call above it, in the same code or in that of a caller, runs
+    it."""
+    code, order = unit.names.function(node), unit.names.order
+    if code in seen:
+        return False
+    above = (call for call in unit.names.calls if unit.names.function(call) is code and order(call) < order(node))
+    if any(first in reach.below(called) for call in above for called in reach.called(call)):
+        return True
+    sites = ((reach.state.calls[site].unit, site) for site in reach.sites(code))
+    return any(may_follow(reach, at, site, first, seen | {code}) for at, site in sites)
+
+
 def _runs_through(reach: Reach, call: cst.Call, first: Code, seen: frozenset[Code] = frozenset()) -> bool:
     """Whether all that a call may run is a function, or certainly calls that before it can leave."""
     called = reach.called(call)
