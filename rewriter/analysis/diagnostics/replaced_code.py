@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import libcst as cst
@@ -13,7 +14,7 @@ from ...facts.torch_api.loading import row
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
-from ..dataflow.solver import Slot, Thing
+from ..dataflow.solver import Thing
 from ..dataflow.values import External, Function, Klass, State, Unit
 from ..syntax.nodes import dotted
 from ..syntax.own_names import set_by_name
@@ -77,22 +78,20 @@ def _is_method(state: State, one: _Replaced) -> bool:
     old = f"{dotted(one.holder)}.{one.name}"
     if slot is None or any(dotted(part) == old for part in nodes_in(one.value, cst.Attribute)):
         return False
-    given = state.values.get(one.value)
-    functions = isinstance(one.value, cst.Lambda) or (given is not None and _gives_function(given.things))
-    functions = functions or any(_gives_function(s.things) for s in _parts(state, one.value))
-    return functions and any(_has_method(state, thing, one.name) for thing in slot.things)
+    if not any(_has_method(state, thing, one.name) for thing in slot.things):
+        return False
+    return isinstance(one.value, cst.Lambda) or any(map(partial(_is_function, state), _parts(one.value)))
 
 
-def _parts(state: State, value: cst.BaseExpression) -> Iterator[Slot]:
-    """What is in a call: ``partial(f, model)``, ``MethodType(f, model)``, ``f.__get__(model)``."""
-    for node in descendants(value) if isinstance(value, cst.Call) else ():
-        slot = state.values.get(node)
-        if slot is not None:
-            yield slot
+def _parts(value: cst.BaseExpression) -> Iterator[cst.CSTNode]:
+    """A value, and what is in a call: ``partial(f, model)``, ``MethodType(f, model)``, ``f.__get__(model)``."""
+    yield value
+    yield from descendants(value) if isinstance(value, cst.Call) else ()
 
 
-def _gives_function(things: Iterable[Thing]) -> bool:
-    return any(isinstance(thing, Function) for thing in things)
+def _is_function(state: State, node: cst.CSTNode) -> bool:
+    slot = state.values.get(node)
+    return slot is not None and any(isinstance(thing, Function) for thing in slot.things)
 
 
 def _has_method(state: State, thing: Thing, name: str) -> bool:

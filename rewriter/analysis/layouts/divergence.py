@@ -22,7 +22,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import key_of
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.solver import Slot
-from ..dataflow.values import CallRecord, Function, Instance, Mapping, State, Unit, origins
+from ..dataflow.values import CallRecord, Instance, Mapping, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
@@ -31,7 +31,7 @@ from ..training.draws import drawn
 from ..training.training import Training
 from .expressions import arguments, counts_dimensions, is_width, value_at
 from .lengths import Length, changed_by, is_list
-from .made_whole import MadeWhole, is_joining
+from .made_whole import MadeWhole, is_joining, is_joint_step
 from .own_answers import functions_in, own_answers
 from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
 from .writes import TENSOR_PARTS, Key, Part, WrittenValue, field_of, writes_of
@@ -39,13 +39,6 @@ from .writes import TENSOR_PARTS, Key, Part, WrittenValue, field_of, writes_of
 _SAME = frozenset("__class__ __name__ dataset".split())
 """Attributes of what is sharded that are equal on all processes, beside those that describe a tensor."""
 _SAME_METHODS = frozenset("dim is_cuda is_floating_point get_device requires_grad_".split())
-
-
-def _runs_closure(record: CallRecord) -> bool:
-    """Whether a prepared optimizer runs a closure: what it returns is the loss of all processes."""
-    given = record.first.things if record.first is not None else ()
-    own = any(isinstance(thing, Function) for thing in given)
-    return own and method_name(record.node) == "step" and bool(origins(record.receiver, Role.OPTIMIZER))
 
 
 @dataclass(eq=False)
@@ -366,7 +359,7 @@ class Equality:
         """What a call's result depends on; ``place``: one of the values that it gives."""
         record = self.state.calls.get(node)
         name = method_name(node)
-        if record is not None and (is_joining(record) or _runs_closure(record)):
+        if record is not None and (is_joining(record) or is_joint_step(record)):
             return
         if name in _SAME_METHODS or (name == "size" and node.args and not is_zero(node.args[0].value)):
             return

@@ -76,3 +76,8 @@ def is_joining(record: CallRecord) -> bool:
     made = record.receiver.things if record.receiver is not None and name in ("compute", "aggregate") else ()
     joined = any(isinstance(t, Unknown) and process_calls.joins_processes(t.qualified) for t in made)
     return method or joined or process_calls.joins_values(outside_name(record))
+
+
+def is_joint_step(record: CallRecord) -> bool:
+    """Whether a call is a step of a prepared optimizer: what that returns of a closure is the loss of all processes."""
+    return method_name(record.node) == "step" and bool(origins(record.receiver, Role.OPTIMIZER))

@@ -9,7 +9,6 @@ import libcst as cst
 from ....facts.module import Gather
 from ....facts.roles import Role
 from ...dataflow.call_graph import Reach
-from ...dataflow.callees import method_name
 from ...dataflow.values import State, Unit, origins
 from ...syntax.definitions import bindings_value, unshadowed
 from ...training.training import Training
@@ -22,6 +21,7 @@ from ..loop_layouts import LoopLayouts
 from ..loop_step import entry, is_loss_entry
 from ..loss_reductions import reduction_of
 from ..losses import assigned, is_loss_name, is_tensor, read_off, reduced
+from ..made_whole import is_joint_step
 
 
 class Losses:
@@ -74,9 +74,8 @@ class Losses:
         binding = self.unit.names.binding(name)
         seen = unshadowed(self.unit.names, binding, name) if binding is not None else ()
         calls = [value for d in seen if isinstance(value := assigned(self.unit, d), cst.Call)]
-        steps = [call for call in calls if method_name(call) == "step" and call in self.state.calls]
-        prepared = all(origins(self.state.calls[call].receiver, Role.OPTIMIZER) for call in steps)
-        return bool(steps) and len(steps) == len(seen) and prepared
+        steps = [call for call in calls if call in self.state.calls and is_joint_step(self.state.calls[call])]
+        return bool(steps) and len(steps) == len(seen)
 
     def loss_entry(self, name: cst.Name) -> cst.Attribute | cst.Subscript | None:
         """``outputs.loss`` of what the model gave."""
