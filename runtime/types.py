@@ -146,6 +146,7 @@ class Reduction(Words):
     """How `Accelerator.reduce` joins one tensor of every process."""
 
     SUM = "sum"
+    SUM_OF_MEANS = "sum_of_means"
     MEAN = "mean"
     MAX = "max"
     MIN = "min"

@@ -24,6 +24,8 @@ class Abilities(NamedTuple):
     """It has ``Inert``, which replaces a tracker or file on the processes that must not use it."""
     reduces_anywhere: bool
     """``reduce`` takes tensors on any device, the CPU too."""
+    adds_means: bool
+    """``reduce`` takes ``reduction="sum_of_means"``."""
     shards_batches: bool
     """It has ``shard_batch``, which cuts a batch that the script makes without a loader."""
     fills_turns: bool
@@ -40,6 +42,7 @@ TORCHLIFT = Abilities(
     keeps_samplers=True,
     inert=True,
     reduces_anywhere=True,
+    adds_means=True,
     shards_batches=True,
     fills_turns=True,
 )
@@ -52,6 +55,7 @@ ACCELERATE = Abilities(
     keeps_samplers=False,
     inert=False,
     reduces_anywhere=False,
+    adds_means=False,
     shards_batches=False,
     fills_turns=False,
 )

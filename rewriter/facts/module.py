@@ -46,6 +46,10 @@ class Form(Enum):
     """All take what the main process has."""
 
 
+SUM_OF_MEANS = "sum_of_means"
+"""How the runtime calls the sum of the means of the script's own batches."""
+
+
 class Gather(NamedTuple):
     """Tensors of an evaluation step (or losses of an epoch average) that must come from all processes."""
 
@@ -59,8 +63,9 @@ class Gather(NamedTuple):
     inline: tuple[cst.BaseExpression, ...] = ()
     """Forward calls to gather in place, because no name holds their result."""
     reduction: str = "mean"
-    """For ``REDUCE``: ``mean``, or ``sum`` for a loss that is itself a sum over the batch; empty for a sum inside a
-    text, in which no other text can be written."""
+    """For ``REDUCE``: ``mean``; ``sum`` for a loss that is itself a sum over the batch; ``SUM_OF_MEANS`` for a mean
+    that is added up and not divided by the number of batches; empty for a sum inside a text, in which no other text
+    can be written."""
     counts: tuple[tuple[cst.Name, str], ...] = ()
     """Names of inputs of which only the rows are counted, and what is counted in their place."""
     sized: tuple[str, ...] = ()
@@ -75,6 +80,11 @@ class Gather(NamedTuple):
     figures: tuple[tuple[str, str], ...] = ()
     """For ``GATHER``: single numbers among the values that are read (a loss that the model computed), and the reduction
     of each."""
+
+    @property
+    def adds_up(self) -> bool:
+        """For ``REDUCE``: the values of the processes are added up."""
+        return self.reduction in ("", "sum", SUM_OF_MEANS)
 
     @property
     def set_anew(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
 from ..analysis.layouts.decisions import joint_of
 from ..analysis.layouts.divergence import Equality
+from ..analysis.layouts.evaluated_sums import filled, summed_first
 from ..analysis.layouts.handed_loaders import handed_loaders
 from ..analysis.layouts.joined_metrics import joined_metrics
 from ..analysis.layouts.loss_reductions import open_losses
@@ -296,6 +297,9 @@ class Collected:
             self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))
             means = dict(means_by_rows(reach, self.unit, equality.shared, self.gathers))
             added = dict(mean_of_batches(reach, self.unit, equality.shared))
+            if self.program.abilities.adds_means:
+                self.gathers = summed_first(state, self.unit, added, self.gathers)
+                self.averages.extend(filled(self.unit, added, self.gathers))
             means.update(not_summed(added, self.gathers))
             sums = {*means, *added}
             self.findings.extend(told(self.figures, sums))
@@ -304,7 +308,7 @@ class Collected:
             early = list(early_lengths(state, self.unit, equality.shared, self.before_prepare))
             self.findings.extend(early)
             self.findings.extend(early_horizons(reach, self.unit, training, self.loops, self.before_prepare))
-            self.averages = [a for a in self.averages if a.node not in sums] if not early else []
+            self.averages = [a for a in self.averages if a.node not in means] if not early else []
             self.findings.extend(filled_batches(reach, self.unit, training, self.gathers, means))
             self.findings.extend(joined_metrics(state, self.unit, reach, equality.shared, self.gathers))
             if not self.program.abilities.fills_turns:

@@ -28,8 +28,8 @@ class FoundAnyway:
         batches = program.batches if isinstance(program.batches, ShardedBatches) else ShardedBatches()
         done = () if batches.batches else batches.loops
         split, path = program.config.keep_global_batch, program.gradient_path
-        fills = program.abilities.fills_turns
-        self.totals = list(averages(state, unit, reach, training, path, split=split, done=done, fills=fills))
+        abilities = program.abilities
+        self.totals = list(averages(state, unit, reach, training, path, abilities, split=split, done=done))
         """What becomes of the figures of epochs."""
         self.folders = list(folders(state, unit, reach))
         self.loads = list(checkpoints.loads(state, unit, reach, training))

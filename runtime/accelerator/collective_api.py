@@ -98,9 +98,13 @@ class Collectives(Placed):
         where shards differ. Tensors of a process that has no rows of the batch count in no reduction: the row that it
         computes with there is another process's. What was collected over many batches is reduced after the loop.
 
+        "sum_of_means" is what the means of the script's batches add up to, to go on with as the script does: the sum
+        where every process has a batch of its own, without those that only complete a round, and the mean where one
+        batch is split. It is a word of torchlift's, not of Accelerate's.
+
         Args:
             tensor: a tensor or a tree of them.
-            reduction: "sum", "mean", "max", "min" or "product".
+            reduction: "sum", "sum_of_means", "mean", "max", "min" or "product".
             scale: a factor for the result.
 
         Raises:
@@ -109,7 +113,7 @@ class Collectives(Placed):
         """
         shares = self._progress.in_hand()
         if shares is not None:
-            tensor = of_rows(tensor, reduction, shares.weights, self.process_index)
+            tensor = of_rows(tensor, reduction, self.process_index, weights=shares.weights, of_means=shares.of_means)
         return reduce(self._world, tensor, reduction, scale)
 
     def pad_across_processes(self, tensor: Tree, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Tree:

@@ -27,7 +27,7 @@ def parse_reduction(word: str) -> Reduction:
     return Reduction(word)
 
 
-def of_rows(tree: Tree, reduction: str, weights: tuple[float, ...], rank: int) -> Tree:
+def of_rows(tree: Tree, reduction: str, rank: int, *, weights: tuple[float, ...], of_means: tuple[float, ...]) -> Tree:
     """
     Tensors that were computed from the rows of a batch, as they count in a reduction.
 
@@ -37,8 +37,9 @@ def of_rows(tree: Tree, reduction: str, weights: tuple[float, ...], rank: int) -
     Args:
         tree: of this process.
         reduction: how they are going to be joined.
-        weights: what a mean over the rows of each process counts; 0 for those without rows.
         rank: this process.
+        weights: what a mean over the rows of each process counts; 0 for those without rows.
+        of_means: what it counts in a sum of the means of the script's batches.
     """
     word = parse_reduction(reduction)
     having = len([one for one in weights if one])
@@ -46,9 +47,12 @@ def of_rows(tree: Tree, reduction: str, weights: tuple[float, ...], rank: int) -
     def counted(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
+        exact = not (leaf.is_floating_point() or leaf.is_complex())
+        if word is Reduction.SUM_OF_MEANS and not exact:
+            return leaf.detach() * of_means[rank] if of_means[rank] else torch.zeros_like(leaf.detach())
         if not weights[rank]:
             return torch.full_like(leaf.detach(), _neutral(word, leaf.dtype))
-        if word is not Reduction.MEAN or not (leaf.is_floating_point() or leaf.is_complex()):
+        if word is not Reduction.MEAN or exact:
             return leaf
         factor = len(weights) / having if leaf.dim() else weights[rank]
         return leaf if factor == 1.0 else leaf.detach() * factor
@@ -78,12 +82,12 @@ def reduce(world: World, tree: Tree, reduction: str = "sum", scale: float = 1.0)
     Args:
         world: the processes.
         tree: tensors of equal shapes everywhere. Booleans: "max" is "any", "min" is "all"; they cannot be added.
-        reduction: "sum", "mean", "max", "min" or "product".
+        reduction: "sum", "sum_of_means", "mean", "max", "min" or "product".
         scale: a factor for the result.
 
     Raises:
         UnknownWordError: no such reduction.
-        CollectiveError: the mean of whole numbers, the sum of booleans, or shapes that differ.
+        CollectiveError: the mean of whole numbers or a sum of such means, the sum of booleans, or shapes that differ.
     """
     word = parse_reduction(reduction)
     tensors = tensors_of(tree, "reduce")
@@ -94,7 +98,7 @@ def reduce(world: World, tree: Tree, reduction: str = "sum", scale: float = 1.0)
 
 
 def _check(tensor: torch.Tensor, word: Reduction) -> None:
-    if word is Reduction.MEAN and not (tensor.is_floating_point() or tensor.is_complex()):
+    if word in (Reduction.MEAN, Reduction.SUM_OF_MEANS) and not (tensor.is_floating_point() or tensor.is_complex()):
         raise CollectiveError(
             f"reduce: the mean of a {tensor.dtype} tensor would be truncated to whole numbers. Reduce tensor.float()."
         )

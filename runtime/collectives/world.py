@@ -28,6 +28,7 @@ _READ = 1 << 22
 """Bytes of the other ranks that a process reads at once in order to compare them."""
 _JOINING: dict[Reduction, tuple[Any, Callable[..., Any]]] = {
     Reduction.SUM: (dist.ReduceOp.SUM, torch.add),
+    Reduction.SUM_OF_MEANS: (dist.ReduceOp.SUM, torch.add),
     Reduction.MEAN: (dist.ReduceOp.SUM, torch.add),
     Reduction.MAX: (dist.ReduceOp.MAX, torch.maximum),
     Reduction.MIN: (dist.ReduceOp.MIN, torch.minimum),

@@ -204,7 +204,7 @@ class Batches:
             return batch, uniform(1, world.size)
         start, end = bounds(rows, world.size)[world.rank]
         valid = tuple(b - a for a, b in bounds(rows, world.size))
-        shares = weighted(tuple(max(count, 1) for count in valid), valid)
+        shares = weighted(tuple(max(count, 1) for count in valid), valid, cut=True)
         return cut_rows(batch, start, end) if end > start else cut_rows(batch, 0, 1), shares
 
 

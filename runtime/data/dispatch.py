@@ -150,7 +150,7 @@ class Dispatched:
 def _shares(rows: tuple[int, ...], valid: tuple[int, ...], split: bool) -> Shares:
     """What rank 0 knows of a step, from the numbers that it sends: in a round every process counts alike."""
     if split or rows == valid:
-        return weighted(rows, valid)
+        return weighted(rows, valid, cut=split)
     return Shares(rows, valid, (1.0,) * len(rows)) if len(set(rows)) == 1 and all(rows) else weighted(rows, valid)
 
 
@@ -166,7 +166,7 @@ def _split(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:
         cuts = bounds(rows, size)
         valid = tuple(end - start for start, end in cuts)
         parts = [cut(batch, start, end, rows) if end > start else cut(batch, 0, 1, rows) for start, end in cuts]
-        yield parts, weighted(tuple(max(count, 1) for count in valid), valid)
+        yield parts, weighted(tuple(max(count, 1) for count in valid), valid, cut=True)
 
 
 def _rounds(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:

@@ -75,7 +75,7 @@ def _steps(batch: Any, dim: int, size: int) -> Iterator[tuple[list[Any], Shares]
         (_cut(tree, start, end, rows) if end > start else _cut(tree, 0, 1, rows), "".join(kinds))
         for start, end in bounds(rows, size)
     ]
-    yield list(parts), weighted(tuple(max(count, 1) for count in valid), valid)
+    yield list(parts), weighted(tuple(max(count, 1) for count in valid), valid, cut=True)
 
 
 def _cut(tree: Any, start: int, end: int, rows: int) -> Any:

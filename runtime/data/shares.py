@@ -23,16 +23,25 @@ class Shares:
 
     `rows[r]` rows are handed to rank r; the first `valid[r]` of them belong to it, the rest are duplicates.
     `weights[r]` is what a mean over the rows of rank r must be multiplied by, before averaging over the ranks.
+    `cut` says that they are the rows of one script batch; otherwise every rank that has valid rows has a script batch.
     """
 
     rows: tuple[int, ...]
     valid: tuple[int, ...]
     weights: tuple[float, ...]
+    cut: bool = False
 
     @property
     def exact(self) -> bool:
         """No row is a duplicate."""
         return self.rows == self.valid
+
+    @property
+    def of_means(self) -> tuple[float, ...]:
+        """What a mean over the rows of each rank counts in the sum of the means of the script batches."""
+        if self.cut:
+            return tuple(weight / len(self.weights) for weight in self.weights)
+        return tuple(1.0 if rows else 0.0 for rows in self.valid)
 
 
 class History:
@@ -79,11 +88,11 @@ def uniform(rows: int, size: int) -> Shares:
     return Shares((rows,) * size, (rows,) * size, (1.0,) * size)
 
 
-def weighted(rows: tuple[int, ...], valid: tuple[int, ...]) -> Shares:
+def weighted(rows: tuple[int, ...], valid: tuple[int, ...], *, cut: bool = False) -> Shares:
     """Shares whose weights make the average over ranks the mean over all rows that are no duplicates."""
     total = sum(valid)
     size = len(rows)
-    return Shares(rows, valid, tuple(count * size / total if total else 1.0 for count in valid))
+    return Shares(rows, valid, tuple(count * size / total if total else 1.0 for count in valid), cut)
 
 
 def bounds(count: int, size: int) -> list[tuple[int, int]]:
@@ -102,7 +111,7 @@ def split_one(batch: list[T], size: int) -> tuple[list[list[T]], Shares]:
     parts = [batch[start:end] for start, end in bounds(len(batch), size)]
     valid = tuple(len(part) for part in parts)
     parts = [part or batch[:1] for part in parts]
-    return parts, weighted(tuple(len(part) for part in parts), valid)
+    return parts, weighted(tuple(len(part) for part in parts), valid, cut=True)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ class BatchFigures:
 
     def _averaged(self, gathers: Iterable[Gather]) -> Iterator[cst.CSTNode]:
         for gather in gathers:
-            if gather.form is Form.REDUCE and gather.reduction != "sum":
+            if gather.form is Form.REDUCE and not gather.adds_up:
                 yield gather.node
             means = [name for name, reduction in gather.figures if reduction != "sum"]
             yield from (node for node in self.inside if isinstance(node, cst.Name) and node.value in means)

@@ -45,13 +45,13 @@ def _seen(unit: Unit, name: cst.Name) -> tuple[cst.CSTNode, ...]:
     return unshadowed(unit.names, binding, name) if binding is not None else ()
 
 
-def is_tensor(state: State, unit: Unit, name: cst.Name) -> bool:
+def is_tensor(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
     """
-    Whether a name that holds a loss certainly holds a tensor there: no number that was read off it, no container.
+    Whether what holds or computes a loss certainly is a tensor there: no number that was read off it, no container.
 
     What a function gives that hands on a number in some cases, or a dict, is none for certain.
     """
-    return _holds_tensor(state, unit, name, frozenset())
+    return _is_tensor(state, unit, value, frozenset())
 
 
 def _holds_tensor(state: State, unit: Unit, name: cst.Name, inside: frozenset[object]) -> bool:

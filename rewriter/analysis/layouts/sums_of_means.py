@@ -355,7 +355,7 @@ def _is_added_to(unit: Unit, read: cst.CSTNode) -> bool:
 def not_summed(found: Mapping[cst.CSTNode, SumOfMeans], gathers: Iterable[Gather]) -> dict[cst.CSTNode, Finding]:
     """What is to say of means that are added up, by the statement that does: nothing where their sum over the processes
     is added, with which the total is the script's own."""
-    sums = [gather.node for gather in gathers if gather.form is Form.REDUCE and gather.reduction == "sum"]
+    sums = [gather.node for gather in gathers if gather.form is Form.REDUCE and gather.adds_up]
     return {
         statement: one.finding
         for statement, one in found.items()

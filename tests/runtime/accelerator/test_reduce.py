@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 SHORT = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -41,3 +43,36 @@ print("RESULT true")
 
 def test_a_process_without_rows_says_nothing(job_text):
     assert job_text(SHORT, 2) == [True, True]
+
+
+MEANS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from torchlift.runtime import Accelerator
+from torchlift.runtime.errors import CollectiveError
+from torchlift.runtime.utils import DataLoaderConfiguration
+accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(split_batches={split}, dispatch_batches={dispatch}))
+data = TensorDataset(torch.arange(10.0))
+script = [batch.mean().item() for batch, in DataLoader(data, batch_size=2)]
+total, together = 0.0, []
+for batch, in accelerator.prepare(DataLoader(data, batch_size=2)):
+    total += accelerator.reduce(batch.mean(), "sum_of_means").item()
+    together.append(accelerator.reduce({{"a": batch.mean(), "b": batch.mean().repeat(2)}}, "sum_of_means")["b"][1])
+assert total == sum(script) == sum(together), (total, sum(script))
+try:
+    accelerator.reduce(torch.tensor(3), "sum_of_means")
+except CollectiveError as error:
+    assert "Reduce tensor.float()" in str(error)
+else:
+    raise AssertionError("whole numbers")
+rows = accelerator.shard_batch(torch.arange(5.0))
+assert abs(accelerator.reduce(rows.mean(), "sum_of_means").item() - 2.0) < 1e-6, "one batch, cut"
+print("RESULT true")
+"""
+
+
+@pytest.mark.parametrize("dispatch", [False, True])
+@pytest.mark.parametrize("split", [False, True])
+def test_the_means_of_the_batches_add_up_as_in_the_script(split, dispatch, job_text):
+    """Also where the last round is completed with repeated rows, and where the batches are split."""
+    assert job_text(MEANS.format(split=split, dispatch=dispatch), 2) == [True, True]

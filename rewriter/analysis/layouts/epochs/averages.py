@@ -14,7 +14,8 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ....facts.module import Count, Form, Gather
+from ....facts.abilities import Abilities
+from ....facts.module import SUM_OF_MEANS, Count, Form, Gather
 from ....findings import Finding
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
@@ -67,31 +68,30 @@ def averages(
     reach: Reach,
     training: Training,
     path: GradientPath,
+    abilities: Abilities,
     *,
     split: bool = False,
     done: Container[cst.CSTNode] = (),
-    fills: bool = True,
 ) -> list[Answer]:
     """What must be made whole in the training loops of a module; what is trained on stays as it is. ``split``: the
     processes share the script's batches, and have as many of them as one process; ``done``: loops of which the script
-    has cut the batches, and decided what is whole, already; ``fills``: a last turn that is not full is filled up, for
-    loaders with ``drop_last``, too."""
+    has cut the batches, and decided what is whole, already."""
     found: list[Answer] = []
     for loop in training.train_loops:
         if loop in done:
             continue
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            found.extend(_Loop(EpochStep(state, unit, reach, training, loop, split=split), path, fills=fills).answers())
+            found.extend(_Loop(EpochStep(state, unit, reach, training, loop, split=split), path, abilities).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
-            found.extend(_Loop(EpochStep(state, unit, reach, training, loop), path).collected())
+            found.extend(_Loop(EpochStep(state, unit, reach, training, loop), path, abilities).collected())
     return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
 
 
 class _Loop:
     """One training loop."""
 
-    def __init__(self, step: EpochStep, path: GradientPath, *, fills: bool = True) -> None:
-        self.step, self.fills = step, fills
+    def __init__(self, step: EpochStep, path: GradientPath, abilities: Abilities) -> None:
+        self.step, self.abilities = step, abilities
         self.state, self.unit, self.reach = step.state, step.unit, step.reach
         self.training, self.loop = step.training, step.loop
         self.inside, self.by_hand, self.losses = step.inside, step.by_hand, step.losses
@@ -242,7 +242,7 @@ class _Loop:
     def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
         """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
         a word for the summary where it is an average over batches."""
-        if not self.fills and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
+        if not self.abilities.fills_turns and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
         phases = has_phases(
@@ -250,16 +250,15 @@ class _Loop:
         )  # of such a loop one finding speaks for all
         for total in totals if not phases else ():
             text = quotients.by_all_rows(total)
-            sums = [gather for gather in plan.reduced[total] if gather.reduction == "sum"]
+            sums = [gather for gather in plan.reduced[total] if gather.adds_up]
+            means = any(gather.reduction != "sum" for gather in plan.reduced[total])
             if self.by_hand and len(sums) == len(plan.reduced[total]):
                 continue  # no row is repeated, and a sum is exact
-            if sums and not text and self._sums_batches(total):
-                text = self.unit.names.module.code_for_node(total.kept_in)
-            if text and sums:
+            if text and sums and not means:
                 yield counts_filled(total.node, text)
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
-            elif len(sums) < len(plan.reduced[total]) and self.reach.loaders(self.loop):
+            elif means and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
         if averaged:
             told = averages_uneven if self.by_hand else averages_filled
@@ -342,7 +341,7 @@ class _Loop:
                 continue  # of rows that all processes have, as they are
             reduction = self.losses.reduction(name)
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
-                reduction = "sum"
+                reduction = SUM_OF_MEANS
             part = self.losses.loss_entry(name)
             if part is not None:
                 text = self.unit.names.module.code_for_node(part)
@@ -359,7 +358,7 @@ class _Loop:
         binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
         if binding is None or isinstance(total.node, cst.Call) or self.step.is_weighed(total):
             return False  # a list has each of them
-        if not self.step.has_fewer() or not isinstance(self.loop, cst.For):
+        if not (self.abilities.adds_means and self.step.has_fewer() and isinstance(self.loop, cst.For)):
             return False
         divisors = (one for value in total.value for one in divisors_in(value))
         if not all(is_written_number(self.state, self.unit, one) for one in divisors):
