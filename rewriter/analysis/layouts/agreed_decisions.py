@@ -5,7 +5,7 @@ process has read; or there is a finding.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -53,8 +53,9 @@ def decisions(
             yield _of_rows(unit, node)
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
-        if not gathers:  # none, where lists are filled with what is one's own
-            yield _undecided(joint, unit, found, _SHARD, _remedy(unit, found))
+        turns = isinstance(node, (cst.For, cst.CompFor))
+        if not gathers or (turns and any(gather.adds_up for gather in gathers)):  # that many turns are N times as many
+            yield _undecided(joint, unit, found, _SHARD, reducer)
         else:
             yield from gathers
     yield from _by_the_clock(state, unit, reach, joint)
@@ -62,11 +63,28 @@ def decisions(
     yield from (answer for where, answer in everywhere if where is unit)
 
 
-def _undecided(joint: Joint, unit: Unit, found: Decision, why: str, remedy: str) -> Finding:
-    """What is said of a decision, with the place where what differs comes from."""
+def _undecided(joint: Joint, unit: Unit, found: Decision, why: str, reducer: Reducer | None = None) -> Finding:
+    """What is said of a decision, with the part of it that differs and the place where that comes from. ``reducer``
+    makes figures equal; None where the main process decides."""
     ways = (joint.equality, joint.equality.timed, joint.equality.timed.chosen)
+    remedy = _remedy(unit, found) if reducer is not None else _DECIDED
+    found = replace(found, value=_differing(unit, found.value, ways, reducer))
     sources = (way.source_of(unit, found.value) for way in ways)
     return undecided(unit, found, why, remedy, next((source for source in sources if source is not None), None))
+
+
+def _differing(
+    unit: Unit, value: cst.BaseExpression, ways: Sequence[Equality], reducer: Reducer | None
+) -> cst.BaseExpression:
+    """The part of a condition that differs between the processes, where all others are equal, or become so."""
+    while isinstance(value, cst.BooleanOperation):
+        sides = [side for side in (value.left, value.right) if any(way.is_local(unit, side) for way in ways)]
+        if reducer is not None:
+            sides = [side for side in sides if not reducer.whole(unit, side, _BECAUSE)]
+        if len(sides) != 1:
+            break
+        value = sides[0]
+    return value
 
 
 def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
@@ -88,7 +106,7 @@ def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Itera
             agreed.append(found.value)
             yield Gather(value, (), _OF_MAIN, form=Form.RECEIVE)
         elif found.hangs:
-            yield _undecided(joint, unit, found, _OWN_CLOCK, _DECIDED)
+            yield _undecided(joint, unit, found, _OWN_CLOCK)
 
 
 def _all_come(equality: Equality, unit: Unit, node: cst.CSTNode, agreed: Container[cst.CSTNode] = ()) -> bool:
@@ -124,7 +142,7 @@ def _under_conditions(joint: Joint, reducer: Reducer) -> Iterator[tuple[Unit, Ga
             if not tests:
                 own = joint.equality.chosen.is_local(home, found.value) or not _all_come(timed, home, found.value)
                 come = Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
-                yield home, _undecided(joint, home, found, _SHARD, _remedy(home, found)) if own else come
+                yield home, _undecided(joint, home, found, _SHARD, reducer) if own else come
             for where, each in tests:
                 yield from ((where, answer) for answer in _agreed(where, each, found, joint, reducer))
 
@@ -146,7 +164,7 @@ def _agreed(
             # an object that holds several is looked at
             then = ", if it is a figure of this shard" if found.hangs else ""
             found = replace(found, hangs=False, then=f"{found.then}{then}")
-        yield _undecided(joint, unit, found, _SHARD, _remedy(unit, found))
+        yield _undecided(joint, unit, found, _SHARD, reducer)
 
 
 def _remedy(unit: Unit, found: Decision) -> str:

@@ -41,7 +41,7 @@ def summed_first(
     joined = list(gathers)
     for adds, one in found.items():
         mean = _tensor(state, unit, adds.value) if isinstance(adds, cst.AugAssign) and one.by_script else None
-        rows = (_Rows(unit, gather, adds) for gather in joined if _is_plain(gather))
+        rows = (_RowsOfMean(unit, gather, adds) for gather in joined if _is_plain(gather))
         of = next((each for each in rows if mean is not None and each.are_left_for(mean)), None)
         if of is None or mean is None:
             continue
@@ -79,7 +79,7 @@ def _tensor(state: State, unit: Unit, value: cst.BaseExpression) -> cst.BaseExpr
     return value if is_tensor(state, unit, value) else None
 
 
-class _Rows:
+class _RowsOfMean:
     """The rows of one batch that are gathered, and a statement that adds a mean of theirs to a total."""
 
     def __init__(self, unit: Unit, gather: Gather, adds: cst.CSTNode) -> None:

@@ -19,6 +19,8 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .divergence import Equality
+from .engine.layout import Layout, Partial, Shard, Unclear, held
+from .loop_layouts import layouts_of
 from .loss_reductions import reduces_rows, reduction_of
 from .presence import asked_for_none
 
@@ -161,6 +163,14 @@ class Reducer:
         for name in self.equality.local_names(unit, value):
             if name in inside:
                 continue
+            figure = self._figure(unit, value, name)
+            if figure is not None:
+                of, reduction = figure
+                inside.update(descendants(of))
+                found[of] = Gather(of, (unit.names.one_line(of),), because, Form.REDUCE, reduction=reduction)
+                continue
+            if self._has_rows(unit, name):
+                return False
             if is_loss_name(self.state, self.training, unit, name) and is_tensor(self.state, unit, name):
                 reduction = reduction_of(self.state, unit, name)
                 if reduction == "mixed" or not self._everywhere(unit, name):
@@ -178,11 +188,32 @@ class Reducer:
             if binding in seen:
                 continue
             seen.add(binding)
-            for definition in binding.definitions:
-                behind = assigned(unit, definition)
+            values = [assigned(unit, definition) for definition in binding.definitions]
+            if not any(value is not None and self.equality.is_local(unit, value) for value in values):
+                return False  # what it holds comes from elsewhere: a list that is filled
+            for behind in values:
                 if behind is None or not self._collect(unit, behind, because, found, seen):
                     return False
         return True
+
+    def _figure(self, unit: Unit, value: cst.CSTNode, name: cst.Name) -> tuple[cst.BaseExpression, str] | None:
+        """The mean or sum that a value takes of the rows of a name, ``(out.argmax(1) == y).float().mean()``, where that
+        is a tensor, and how the rows of all processes give it."""
+        if not any(map(_is_of_rows, held(layouts_of(self.state).value(unit, name)))):
+            return None
+        outside = set(unit.names.ancestors(value))
+        around: list[cst.CSTNode] = [name, *(node for node, _ in unit.names.outwards(name) if node not in outside)]
+        for node in around:
+            if isinstance(node, cst.BaseExpression):
+                ops = {_reduced_by(one) for one in held(layouts_of(self.state).value(unit, node))}
+                if len(ops) == 1 and (op := ops.pop()) and is_tensor(self.state, unit, node):
+                    return (node, op) if self._everywhere(unit, node) else None
+        return None
+
+    def _has_rows(self, unit: Unit, name: cst.Name) -> bool:
+        """Whether a name certainly has an entry for each row."""
+        layouts = held(layouts_of(self.state).value(unit, name))
+        return any(_is_of_rows(one) and not (isinstance(one, Shard) and one.assumed) for one in layouts)
 
     def is_mean(self, unit: Unit, name: cst.Name) -> bool:
         """Whether a variable is a mean of the rows of this process, where all processes come by."""
@@ -202,6 +233,18 @@ class Reducer:
         tests = unit.names.enclosing(node, cst.If, cst.While)
         around = (t for t in tests if node not in set(descendants(t.test)))
         return not any(self.equality.is_local(unit, test.test) for test in around)
+
+
+def _is_of_rows(layout: Layout) -> bool:
+    """Whether a value has an entry for each row."""
+    return isinstance(layout, Shard) or (isinstance(layout, Unclear) and layout.compared)
+
+
+def _reduced_by(layout: Layout) -> str:
+    """How the figures of all processes give that of all rows, exactly or nearly: "mean" or "sum"; else ""."""
+    if isinstance(layout, Partial):
+        return layout.op if layout.host is False else ""
+    return layout.near if isinstance(layout, Unclear) and layout.near in ("mean", "sum") else ""
 
 
 def assigned(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:

@@ -156,10 +156,40 @@ def test_what_the_clock_decides_for_one_process(trained: Trained) -> None:
         assert "broadcast_object_list" not in trained(built=CLOCK, step=f"if late():\n    {done}")[0]
 
 
+HITS = ("(model(x).argmax(1) == y).float().mean()", "mean")
+
+
+@pytest.mark.parametrize(
+    ("condition", "figures"),
+    [
+        ("{} > 0.9", [HITS]),
+        ("{} < 4", [("(rows > rows.median()).sum()", "sum")]),
+        ("{}.item() < 4", [("keep.sum()", "sum")]),
+        ("{} > 3 or {} > 9", [("rows.mean()", "mean"), ("loss", "mean")]),
+    ],
+)
+def test_a_figure_of_rows_is_that_of_all(condition: str, figures: list[tuple[str, str]], trained: Trained) -> None:
+    """What was reduced was the mask itself, as if it were a loss: a migrated script ended in its first step."""
+    rows = "rows = torch.nn.functional.cross_entropy(model(x), y, reduction='none')\nkeep = rows > rows.median()"
+    script = condition.format(*(what for what, _ in figures))
+    text, findings = trained(loss=f"{rows}\nloss = rows.mean()", step=f"if {script}:\n    break")
+    joined = (f'accelerator.reduce({what}.detach(), reduction="{how}")' for what, how in figures)
+    assert f"if {condition.format(*joined)}:" in text and findings == []
+
+
+@pytest.mark.parametrize("condition", ["loss > 9 and len(kept) > 4", "not keep.any()", "len(rows[keep]) == 0"])
+def test_a_decision_on_what_is_no_figure_of_all_is_none(condition: str, trained: Trained) -> None:
+    """The loss alone was reduced, and the list beside it taken for one of all processes."""
+    rows = "rows = torch.nn.functional.cross_entropy(model(x), y, reduction='none')\nkeep = rows > rows.median()"
+    step = f"kept.extend(x[keep])\nif {condition}:\n    break"
+    text, findings = trained(built="kept = []", loss=f"{rows}\nloss = rows.mean()", step=step)
+    assert "local-decision" in findings and "import Accelerator" not in text
+
+
 def test_the_clock_is_not_asked_where_not_all_come(trained: Trained) -> None:
     text, findings = trained(built=CLOCK, step="if time.time() - start > 9:\n    if late():\n        break")
     assert text.count("if broadcast_object_list([") == 2 and findings == []
-    text, findings = trained(built=CLOCK, step="if y.sum() > 3:\n    if late():\n        break")
+    text, findings = trained(built=CLOCK, step="if y.max() > 3:\n    if late():\n        break")
     assert findings == ["local-decision", "local-decision"] and "broadcast_object_list" not in text
 
 

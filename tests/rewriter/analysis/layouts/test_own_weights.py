@@ -28,6 +28,25 @@ def test_by_the_loss_of_all(trained: Trained, step: str) -> None:
     assert findings == [] and step.format(loss=REDUCED).splitlines()[-2].strip() in text and REDUCED in text
 
 
+@pytest.mark.parametrize(
+    ("step", "joined"),
+    [
+        (
+            "with torch.no_grad():\n    model.bias.add_(x.mean())",
+            'model.bias.add_(accelerator.reduce(x.mean().detach(), reduction="mean"))',
+        ),
+        (
+            "hits = (model(x).argmax(1) == y).sum()\nfor p in model.parameters():\n    p.data.clamp_(max=hits)",
+            'hits = accelerator.reduce((model(x).argmax(1) == y).sum().detach(), reduction="sum")',
+        ),
+    ],
+)
+def test_by_a_figure_of_the_rows_of_all(trained: Trained, step: str, joined: str) -> None:
+    """It was refused, though only the figure of all rows is needed."""
+    text, findings = trained(step=step)
+    assert findings == [] and joined in text
+
+
 def test_gradients_that_are_limited_by_a_loss(trained: Trained) -> None:
     text, findings = trained(step="torch.nn.utils.clip_grad_norm_(model.parameters(), loss.item())")
     assert f"clip_grad_norm_(model.parameters(), {REDUCED})" in text and findings == []
@@ -42,9 +61,9 @@ def test_gradients_that_are_computed_apart(trained: Trained) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "with torch.no_grad():\n    model.bias.add_(x.mean())",
+        "with torch.no_grad():\n    model.bias.add_(x.max())",
         "model.weight.data[y] = x",
-        "hits = (model(x).argmax(1) == y).sum()\nfor p in model.parameters():\n    p.data.clamp_(max=hits)",
+        "hits = (model(x).argmax(1) == y).max()\nfor p in model.parameters():\n    p.data.clamp_(max=hits)",
         "kept = model.state_dict()\nkept['bias'] = kept['bias'] * loss.item()\nmodel.load_state_dict(kept)",
     ],
 )
