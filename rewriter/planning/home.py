@@ -455,9 +455,9 @@ class Homes:
         return first
 
     def _runs_need(self, unit: Unit, statement: cst.CSTNode, needs: dict[Code, None]) -> bool:
-        return any(self._needs_here(unit, node, needs) for node in self.reach.runs(statement, unit))
+        return any(self._needs_here(node, needs) for node in self.reach.runs(statement, unit))
 
-    def _needs_here(self, unit: Unit, node: cst.CSTNode, needs: dict[Code, None]) -> bool:
+    def _needs_here(self, node: cst.CSTNode, needs: dict[Code, None]) -> bool:
         if not isinstance(node, cst.Call) or node not in self.state.calls:
             return False
         return any(function in needs for function in self.reach.called(node)) or node in self.marked

@@ -57,7 +57,7 @@ def decisions(
             yield _undecided(joint, unit, found, _SHARD, _remedy(unit, found))
         else:
             yield from gathers
-    yield from _by_the_clock(state, unit, reach, joint)
+    yield from _by_the_clock(unit, reach, joint)
     everywhere = state.once((_under_conditions, joint), lambda: list(_under_conditions(joint, reducer)))
     yield from (answer for where, answer in everywhere if where is unit)
 
@@ -69,7 +69,7 @@ def _undecided(joint: Joint, unit: Unit, found: Decision, why: str, remedy: str)
     return undecided(unit, found, why, remedy, next((source for source in sources if source is not None), None))
 
 
-def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
+def _by_the_clock(unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
     """What is decided by what each process reads by itself: the time that has passed, the memory of a device, whether
     there is a file. The main process decides for all."""
     if not own_answers(reach, joint.training).any:

@@ -71,7 +71,7 @@ def find(state: State, reach: Reach) -> Training:
             found.eval_loops[loop] = None
     _without_probes(reach, found)
     state.trained = _run_to_train(state, reach, found)
-    found.inner = {o: klass for o in found.optimizers if (klass := _made_within(state, reach, o)) is not None}
+    found.inner = {o: klass for o in found.optimizers if (klass := _made_within(reach, o)) is not None}
     found.optimizers = {o: None for o in found.optimizers if o not in found.inner}
     for optimizer in found.optimizers:
         held = origins(state.related.get(optimizer), Role.PARAMETERS)
@@ -83,7 +83,7 @@ def find(state: State, reach: Reach) -> Training:
     return found
 
 
-def _made_within(state: State, reach: Reach, optimizer: Origin) -> Klass | None:
+def _made_within(reach: Reach, optimizer: Origin) -> Klass | None:
     """The class of optimizers, one of the script's own, whose code makes an optimizer."""
     unit = reach.unit_of(optimizer.node, reach.units[0])
     around = (node for node in unit.names.ancestors(optimizer.node) if isinstance(node, cst.ClassDef))
