@@ -44,9 +44,9 @@ def saved_wrappers(program: AuditedProgram) -> Found:
         if origins(program.state.values.get(data), Role.MODEL) and program.is_wrapped(record.unit, data) is True:
             yield record.unit, _finding(record.unit, record.node, "pickles the wrapper of the model", Severity.ERROR)
             continue
-        for unit, call in _state_dicts(program, record.unit, data):
+        for unit, call in _state_dicts(program, data):
             receiver = call.func.value if isinstance(call.func, cst.Attribute) else call
-            if _takes_off(program, unit, receiver, prefixes) or _has_own_names(program, unit, receiver):
+            if _takes_off(program, receiver, prefixes) or _has_own_names(program, receiver):
                 continue
             if program.is_wrapped(unit, receiver) is True:
                 severity = Severity.REVIEW if again else Severity.ERROR
@@ -65,7 +65,7 @@ def _taken_off(program: AuditedProgram) -> Iterator[str]:
                 yield from (value for value in values if value.startswith(_PREFIX))
 
 
-def _takes_off(program: AuditedProgram, unit: Unit, model: cst.BaseExpression, prefixes: set[str]) -> bool:
+def _takes_off(program: AuditedProgram, model: cst.BaseExpression, prefixes: set[str]) -> bool:
     """Whether the program reads the names of a wrapped model: it takes off the prefix, and no more than has that."""
     held = origins(program.state.values.get(model), Role.MODEL)
     classes = [klass for origin in held if (klass := program.state.klass.get(origin)) is not None]
@@ -73,7 +73,7 @@ def _takes_off(program: AuditedProgram, unit: Unit, model: cst.BaseExpression, p
     return any(prefix == _PREFIX or prefix.split(".")[1] in parts for prefix in prefixes)
 
 
-def _has_own_names(program: AuditedProgram, unit: Unit, model: cst.BaseExpression) -> bool:
+def _has_own_names(program: AuditedProgram, model: cst.BaseExpression) -> bool:
     """Whether the class of an object makes its state dict itself, with names of its own."""
     held = origins(program.state.values.get(model), Role.MODEL)
     classes = [program.state.klass.get(origin) for origin in held]
@@ -95,7 +95,7 @@ def _saves(program: AuditedProgram) -> Iterator[CallRecord]:
             yield record
 
 
-def _state_dicts(program: AuditedProgram, unit: Unit, data: cst.BaseExpression) -> Iterator[tuple[Unit, cst.Call]]:
+def _state_dicts(program: AuditedProgram, data: cst.BaseExpression) -> Iterator[tuple[Unit, cst.Call]]:
     """The calls of ``state_dict()`` of models whose results are saved."""
     held = members(program.state, program.state.slot(data))
     program.state.solver.run()

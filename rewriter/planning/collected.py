@@ -292,7 +292,7 @@ class Collected:
             self.findings.extend(own_rows_under(state, self.unit, equality.shared))
             self.findings.extend(placed_rows(reach, self.unit, training, path, equality.shared))
             if not any(finding.id in _OF_LOSSES for finding in self.findings):
-                self.findings.extend(unclear_losses(state, self.unit, reach, training, equality.shared))
+                self.findings.extend(unclear_losses(state, self.unit, training, equality.shared))
         else:
             self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))
             means = dict(means_by_rows(reach, self.unit, equality.shared, self.gathers))

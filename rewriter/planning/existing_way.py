@@ -38,7 +38,7 @@ def _before_kept(program: ProgramFacts) -> Iterator[Code]:
     reach = program.reach
     for unit in reach.units:
         for init in unit.names.functions:
-            base = base_call(unit, init) if isinstance(init, cst.FunctionDef) else None
+            base = base_call(init) if isinstance(init, cst.FunctionDef) else None
             if base is None or not isinstance(init, cst.FunctionDef) or init.name.value != "__init__":
                 continue
             kept = cst.Attribute(cst.Name(receiver(init)), cst.Name(program.name))

@@ -23,7 +23,7 @@ class FoundAnyway:
 
     def __init__(self, program: ProgramFacts, unit: Unit) -> None:
         state, reach, training = program.state, program.reach, program.training
-        self.chosen = visible_devices(state, unit, reach) if program.existing is None else []
+        self.chosen = visible_devices(unit, reach) if program.existing is None else []
         """The statements that choose GPUs for the process."""
         batches = program.batches if isinstance(program.batches, ShardedBatches) else ShardedBatches()
         done = () if batches.batches else batches.loops
@@ -35,7 +35,7 @@ class FoundAnyway:
         self.loads = list(checkpoints.loads(state, unit, reach, training))
         self.contradictions = list(contradictions(state, unit, reach))
         self.remarks = [
-            *kept_batches(state, unit, reach, training),
+            *kept_batches(state, unit, training),
             *remarks(state, unit, reach, training),
             *same_noise(state, unit, reach, training),
             *same_rows(state, unit, reach),

@@ -214,7 +214,7 @@ def receiver(method: cst.FunctionDef) -> str:
     return positional(method)[0].name.value
 
 
-def base_call(unit: Unit, init: cst.FunctionDef) -> cst.CSTNode | None:
+def base_call(init: cst.FunctionDef) -> cst.CSTNode | None:
     """The statement of a constructor that runs that of its base class."""
     for statement in getattr(init.body, "body", ()):
         for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():

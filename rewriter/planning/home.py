@@ -91,7 +91,8 @@ class Homes:
         if first is None:
             return None
         behind = any(first is p.node and p.side is Side.AFTER and p.wraps is None for p in prepares)
-        side = Side.AFTER if behind and not self._runs_need(unit, first, needs) else Side.BEFORE
+        within = any(first in unit.names.ancestors(p.node) for p in prepares)
+        side = Side.AFTER if behind and not within and not self._runs_need(unit, first, needs) else Side.BEFORE
         unnamed = not (self.moves or self.devices or self.fields or self._has_default())
         because = f"the accelerator is created before its first use{'; the script names no device' if unnamed else ''}"
         way.home = (unit, Home(first, side, (), because, ran_on="cpu" if unnamed else ""))
@@ -454,9 +455,9 @@ class Homes:
         return first
 
     def _runs_need(self, unit: Unit, statement: cst.CSTNode, needs: dict[Code, None]) -> bool:
-        return any(self._needs_here(unit, node, needs) for node in self.reach.runs(statement, unit))
+        return any(self._needs_here(node, needs) for node in self.reach.runs(statement, unit))
 
-    def _needs_here(self, unit: Unit, node: cst.CSTNode, needs: dict[Code, None]) -> bool:
+    def _needs_here(self, node: cst.CSTNode, needs: dict[Code, None]) -> bool:
         if not isinstance(node, cst.Call) or node not in self.state.calls:
             return False
         return any(function in needs for function in self.reach.called(node)) or node in self.marked

@@ -15,7 +15,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.kept_loaders import taken_in
 from ..analysis.dataflow.object_fields import fields_of
-from ..analysis.dataflow.values import Instance, Klass, State, Unit, origins
+from ..analysis.dataflow.values import Instance, Klass, Sequence, State, Unit, origins
 from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants, nodes_in
@@ -49,6 +49,10 @@ def place(
     unplaced: list[Held] = []
     branches = _branches(reach, placer.unit, code, things)
     rest = [h for h in things if all(h not in held for held in branches.values())]
+    for thing in list(rest):
+        if (turn := _turn(placer, thing)) is not None:
+            branches.setdefault(turn, []).append(thing)
+            rest.remove(thing)
     for block, held in (*branches.items(), (body, rest)):
         remaining = held
         while remaining and (ready := placer.ready(block, remaining)) is not None:
@@ -82,6 +86,28 @@ def _branches(reach: Reach, unit: Unit, code: Code, things: list[Held]) -> dict[
             if len(blocks) == 1 and (binding is None or not _both(unit, binding)):
                 found.setdefault(blocks.pop(), []).append(held)
     return found
+
+
+def _turn(placer: _Placer, held: Held) -> cst.CSTNode | None:
+    """The block of a loop that makes a thing in each turn and puts it into a container, ``models.append(model)``, for a
+    later training: each is prepared there, after the loop only the last has a name."""
+    unit = placer.unit
+    blocks = {unit.names.block(definition) for definition in held.definitions}
+    loops = {next(unit.names.enclosing(definition, cst.For, cst.While), None) for definition in held.definitions}
+    loop = loops.pop() if len(blocks) == len(loops) == 1 else None
+    inside = set(descendants(loop)) if loop is not None else set()
+    if held.origin.role not in (Role.MODEL, Role.OPTIMIZER) or not inside.isdisjoint(placer.uses):
+        return None
+    for taken in taken_in(placer.state, unit, held.origin.role) if inside else ():
+        node: cst.CSTNode | None = taken.node
+        while not isinstance(node, (cst.Call, cst.Assign, type(None))):  # of ``pairs.append((model, optimizer))``
+            node = unit.names.parents.get(node)
+        place = taken.target if isinstance(node, cst.Assign) else node.func if isinstance(node, cst.Call) else None
+        kept = place.value if isinstance(place, (cst.Subscript, cst.Attribute)) else None
+        binding = unit.names.binding(kept) if isinstance(kept, cst.Name) else None
+        if taken.loader is held.origin and node in inside and binding and inside.isdisjoint(binding.definitions):
+            return blocks.pop()
+    return None
 
 
 def _spelled(unit: Unit, code: Code, name: str) -> list[cst.CSTNode]:
@@ -169,7 +195,7 @@ def handed_on(reach: Reach, unit: Unit, origin: Origin) -> bool:
 
 def given_on(reach: Reach, unit: Unit, origin: Origin) -> bool:
     """Whether a thing is made as an element or an entry of a container, in the arguments of an object of the script's
-    own, ``Task(Net(), 0.1)``, of a method by which one keeps it, or of a function that does not give it back."""
+    own, ``Task(Net(), 0.1)``, of a method by which one or a list keeps it, or of a function that keeps it."""
     argument = _given(unit, origin.place)
     if isinstance(argument, (*_ELEMENTS, cst.Assign)):
         return _is_kept_whole(unit, argument)
@@ -179,6 +205,7 @@ def given_on(reach: Reach, unit: Unit, origin: Origin) -> bool:
         return False
     receivers = record.receiver.things if record.receiver is not None else ()
     kept = any(isinstance(thing, Instance) and fields_of(reach.state).stores(thing, origin) for thing in receivers)
+    kept = kept or any(isinstance(thing, Sequence) for thing in receivers)  # ``models.append(Net())``
     if kept or any(isinstance(thing, Klass) for thing in record.callees):
         return True
     return bool(reach.called(record.node)) and origin not in record.result.things

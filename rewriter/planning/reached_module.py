@@ -455,7 +455,7 @@ def _stores(unit: Unit, way: Way) -> Iterable[Store]:
     """The constructors of a module that keep the accelerator, and where."""
     for init, owner in way.stores.items():
         if owner is unit:
-            base = base_call(unit, init)
+            base = base_call(init)
             body = [s for s in getattr(init.body, "body", ()) if not is_docstring(s)]
             if base is not None and init not in way.early_stores:
                 yield Store(base, Side.AFTER, receiver(init))

@@ -298,7 +298,7 @@ class Router:
         return method.body in self.state.once((Router._run_by_base, init), lambda: self._run_by_base(init))
 
     def _run_by_base(self, init: cst.FunctionDef) -> frozenset[cst.CSTNode]:
-        base = base_call(self.holders.unit(init), init)
+        base = base_call(init)
         return frozenset(self.reach.runs(base, self.holders.unit(init)) if base is not None else ())
 
     def _inner(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
@@ -343,7 +343,7 @@ class Router:
         }
         for init in (node for node in inits if code in self.reach.below(node)):
             assert isinstance(init, cst.FunctionDef)
-            names, base = self.reach.unit(init).names, base_call(self.reach.unit(init), init)
+            names, base = self.reach.unit(init).names, base_call(init)
             for call in self.reach.own(init):
                 if isinstance(call, cst.Call) and (base is None or names.order(call) < names.order(base)):
                     yield call

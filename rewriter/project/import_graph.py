@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -253,7 +253,7 @@ class _Follower:
         self.program = Program([])
 
     def run(self) -> Program:
-        own = _dotted(self.entry, self.search)
+        own = _dotted(self.entry)
         self.names[absolute(self.entry)] = ENTRY
         if self.entry.suffix != ".ipynb":  # nobody can import a notebook
             self.program.aliases[absolute(self.entry).stem] = ENTRY
@@ -376,7 +376,7 @@ def _is_compiled(folder: Path, name: str) -> bool:
         return False
 
 
-def _dotted(path: Path, search: Iterable[Path]) -> str:
+def _dotted(path: Path) -> str:
     """The longest full name that a script has as a module below one of some folders, through packages only."""
     full = absolute(path)
     folder, parts = full.parent, [full.stem]

@@ -58,7 +58,7 @@ def _only_another(program: EmittedProgram, prepare: CallRecord, optimizer: Origi
     mine = {b for b in mine if any(model in origins(program.state.values.get(read)) for read in b.reads)}
     by_name = [binding for binding in _prepared_names(program) if binding.scope is names.scopes[code]]
     holding = [b for b in by_name if any(model in origins(program.state.values.get(read)) for read in b.reads)]
-    makes = {call for binding in (*mine, *holding) for call in _calls_that_make(program, unit, binding)}
+    makes = {call for binding in (*mine, *holding) for call in _calls_that_make(unit, binding)}
     return bool(mine) and bool(holding) and mine.isdisjoint(by_name) and len(makes) > 1
 
 
@@ -79,7 +79,7 @@ def _names_behind(program: EmittedProgram, unit: Unit, node: cst.CSTNode) -> lis
     return found
 
 
-def _calls_that_make(program: EmittedProgram, unit: Unit, binding: Binding) -> Iterator[cst.Call]:
+def _calls_that_make(unit: Unit, binding: Binding) -> Iterator[cst.Call]:
     """The calls that make what a variable holds; those that only give it on, as ``model.train()`` does, are none."""
     for definition in binding.definitions:
         assign = next(unit.names.enclosing(definition, cst.Assign), None)

@@ -113,7 +113,7 @@ class ConstantValues:
         if len(stars) > 1 or (stars and stars[0].star == "*"):
             return None if position is not None or len(stars) > 1 else frozenset()
         if not stars:
-            return self._of_partial(unit, call.func, name, given)
+            return self._of_partial(unit, call.func, name)
         entries = self._written.entries(unit, stars[0].value)
         if entries is not None:
             return self._entry(entries, Text(name), given)
@@ -122,7 +122,7 @@ class ConstantValues:
             return None
         return self._option(name, frozenset(), record, frozenset())
 
-    def _of_partial(self, unit: Unit, func: cst.BaseExpression, name: str, given: Given) -> Values:
+    def _of_partial(self, unit: Unit, func: cst.BaseExpression, name: str) -> Values:
         """What ``functools.partial`` has given by a name to a function that is called; the empty set for nothing."""
         values = [(unit, v) for v in seen_values(unit.names, func)] if isinstance(func, cst.Name) else []
         if isinstance(func, cst.Attribute):
@@ -265,7 +265,7 @@ class ConstantValues:
         if method_name(call) == "endswith" and isinstance(call.func, cst.Attribute) and len(plain) == 1:
             texts, ends = self._values(unit, call.func.value, given), self._values(unit, plain[0], given)
             return each_of(lambda end: each_of(lambda text: ends_in(text, end), texts), ends)
-        return self._helped(unit, call, given)
+        return self._helped(call, given)
 
     def _length(self, unit: Unit, node: cst.BaseExpression) -> Values:
         """How many elements a list or a tuple has that is written out."""
@@ -274,7 +274,7 @@ class ConstantValues:
             return None
         return frozenset({len(entries)})
 
-    def _helped(self, unit: Unit, call: cst.Call, given: Given) -> Values:
+    def _helped(self, call: cst.Call, given: Given) -> Values:
         """What a function of the program returns that does nothing else."""
         functions = self._reach.called(call)
         function = functions[0] if len(functions) == 1 else None

@@ -66,7 +66,7 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
         _passes(call)
     elif questions.places(qualified):
         state.solver.flow(call.first(), call.result)
-    elif qualified in ("copy.deepcopy", "copy.copy"):
+    elif qualified.startswith("copy.") and questions.copies(qualified):
         state.solver.watch(call.first(), lambda t: _copied(call, t))
     elif last == "partial" and call.args:
         state.solver.flow(call.first(), call.result)

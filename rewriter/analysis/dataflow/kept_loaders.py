@@ -6,7 +6,7 @@ It goes on with what the variable held then; so does another variable, ``other =
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import libcst as cst
@@ -35,12 +35,13 @@ class Taken(NamedTuple):
     """What an assignment gives it to."""
 
 
-def taken_in(state: State, unit: Unit) -> Iterator[Taken]:
-    """What takes loaders in, in a module."""
+def taken_in(state: State, unit: Unit, *roles: Role) -> Iterator[Taken]:
+    """What takes loaders in, in a module; with roles, things of these."""
+    roles = roles or (Role.LOADER,)
     for node in unit.names.every(*_DISPLAYS, cst.Assign):
         for value, target in _assigned(node) if isinstance(node, cst.Assign) else _items(unit, node):
             if not _only_shown(state, unit, node):
-                yield from (Taken(node, source, loader, target) for source, loader in _given(state, unit, value))
+                yield from (Taken(node, source, loader, target) for source, loader in _given(state, unit, value, roles))
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None:
@@ -48,7 +49,7 @@ def taken_in(state: State, unit: Unit) -> Iterator[Taken]:
         held = record.receiver.things if record.receiver is not None else ()
         adds = method_name(call) in _ADDING and any(isinstance(thing, (Sequence, Mapping)) for thing in held)
         for arg in call.args if adds or outside_name(record) in _MAKING else ():
-            yield from (Taken(call, source, loader) for source, loader in _given(state, unit, arg.value))
+            yield from (Taken(call, source, loader) for source, loader in _given(state, unit, arg.value, roles))
 
 
 def _assigned(assign: cst.Assign) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
@@ -83,11 +84,13 @@ def _only_shown(state: State, unit: Unit, node: cst.CSTNode) -> bool:
     return formatted or isinstance(around, (cst.FormattedStringExpression, cst.Expr))
 
 
-def _given(state: State, unit: Unit, value: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, Origin]]:
+def _given(
+    state: State, unit: Unit, value: cst.BaseExpression, roles: Iterable[Role]
+) -> Iterator[tuple[cst.BaseExpression, Origin]]:
     """The loaders that a variable or an attribute gives, or what wraps one, each with that variable."""
     held = state.values.get(value)
     if isinstance(value, (cst.Name, cst.Attribute)):
-        yield from ((value, loader) for loader in origins(held, Role.LOADER))
+        yield from ((value, loader) for loader in origins(held, *roles))
     elif isinstance(value, cst.Call) and held is not None and not _opens(state, value):
         under = [slot for thing in held.things if isinstance(thing, Sequence) for slot in thing.wraps]
         loaders = [loader for loader in origins(held, Role.LOADER) if wraps(state, unit, value, loader)]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ...facts.torch_api import questions
 from ..syntax.definitions import seen_values
 from ..syntax.walk import nodes_in
 from .values import External, Function, State, Unit, origins
-
-_COPIES = frozenset({"copy.copy", "copy.deepcopy"})
 
 
 def wraps(state: State, unit: Unit, value: cst.BaseExpression, loader: Origin) -> bool:
@@ -31,7 +30,7 @@ def wraps(state: State, unit: Unit, value: cst.BaseExpression, loader: Origin) -
         if not any(loader in origins(state.values.get(arg.value)) for arg in record.node.args):
             continue
         for callee in record.callees:
-            if isinstance(callee, External) and callee.qualified not in _COPIES:
+            if isinstance(callee, External) and not questions.copies(callee.qualified):
                 return True
             if isinstance(callee, Function):
                 returned = nodes_in(callee.node, cst.Return)

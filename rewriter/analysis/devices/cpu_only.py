@@ -65,7 +65,7 @@ def cpu_only(
     ``early``: whether a call of a model comes before its ``prepare``, so that both are still on the CPU; ``prepared``:
     what is prepared.
     """
-    if any(_names_device(state, record.node) for record in state.calls.values()) or _has_device(state):
+    if any(_names_device(record.node) for record in state.calls.values()) or _has_device(state):
         return None
     return next((StaysOnCpu(*meeting) for meeting in _meetings(state, reach, training, early, prepared)), None)
 
@@ -94,7 +94,7 @@ def _meetings(
         yield unit, node, f"puts a part of the loss on the CPU by name: {mismatch}", remedy
 
 
-def _names_device(state: State, call: cst.Call) -> bool:
+def _names_device(call: cst.Call) -> bool:
     return method_name(call) == "cuda" and isinstance(call.func, cst.Attribute)
 
 

@@ -128,7 +128,7 @@ def _at_the_callers(
 ) -> str | None:
     """What the condition is for those who call the function: for ``use_cuda`` or ``args.cuda``, a parameter or part of
     one, what all of them give, and get from their own callers. Empty where that is whether a device is there."""
-    kept = _as_given(reach, unit, test)
+    kept = _as_given(reach, test)
     if kept is not None and kept[2] not in seen:
         return _asked_above(reach, *kept[:2], seen | {kept[2]})
     binding = _root_of(unit, test)
@@ -167,9 +167,7 @@ def _root_of(unit: Unit, test: cst.BaseExpression) -> Binding | None:
     return unit.names.binding(test) if isinstance(test, cst.Name) else None
 
 
-def _as_given(
-    reach: Reach, unit: Unit, test: cst.BaseExpression
-) -> tuple[Unit, cst.BaseExpression, cst.CSTNode] | None:
+def _as_given(reach: Reach, test: cst.BaseExpression) -> tuple[Unit, cst.BaseExpression, cst.CSTNode] | None:
     """``self.gpu`` as the constructor was given it, ``options.gpu``, and what was kept; None where it is set in several
     ways, or never."""
     node = test

@@ -18,7 +18,7 @@ _NONE = frozenset({"", "-1"})
 """No GPU at all: such a script stays on the CPU, and that is meant."""
 
 
-def visible_devices(state: State, unit: Unit, reach: Reach) -> list[cst.SimpleStatementLine]:
+def visible_devices(unit: Unit, reach: Reach) -> list[cst.SimpleStatementLine]:
     """The statements that set the visible GPUs in the environment, in source order."""
     found = []
     for statement in _statements(unit, reach):

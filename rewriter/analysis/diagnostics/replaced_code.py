@@ -1,4 +1,5 @@
-"""What a program replaces while it runs, and not in its text: methods of classes and objects, names of the file."""
+"""What a program replaces while it runs, and not in its text: methods of classes and objects, functions of packages,
+names of the file."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ...facts.torch_api.loading import row
 from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
-from ..dataflow.solver import Thing
+from ..dataflow.solver import Slot, Thing
 from ..dataflow.values import External, Function, Klass, State, Unit
 from ..syntax.nodes import dotted
 from ..syntax.own_names import set_by_name
@@ -38,10 +39,11 @@ def replaced_code(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             method = f"{dotted(one.holder)}.{one.name}"
             if method not in told and _is_method(state, one):
                 told.add(method)
+                known = "function that its module" if _is_module(state.values[one.holder]) else "method that its class"
                 yield Finding(
                     "replaced-code",
                     node,
-                    f"`{method}` is replaced here. This answer was made with the method that its class has",
+                    f"`{method}` is replaced here. This answer was made with the {known} has",
                     "no action needed if the new one gives rows for rows, or a loss of the same kind, as the old one "
                     "does; otherwise put its code into the class, then migrate",
                     case="method",
@@ -83,6 +85,11 @@ def _is_method(state: State, one: _Replaced) -> bool:
     return isinstance(one.value, cst.Lambda) or any(map(partial(_is_function, state), _parts(one.value)))
 
 
+def _is_module(holder: Slot) -> bool:
+    """Whether something may be a module of a package: no class, which has a name with a capital."""
+    return any(isinstance(t, External) and t.qualified.rpartition(".")[2].islower() for t in holder.things)
+
+
 def _parts(value: cst.BaseExpression) -> Iterator[cst.CSTNode]:
     """A value, and what is in a call: ``partial(f, model)``, ``MethodType(f, model)``, ``f.__get__(model)``."""
     yield value
@@ -97,8 +104,8 @@ def _is_function(state: State, node: cst.CSTNode) -> bool:
 def _has_method(state: State, thing: Thing, name: str) -> bool:
     """Whether this method of a thing is read, or taken for known: of the program's classes, of torch's."""
     if isinstance(thing, External):
-        runs = questions.constructed(thing.qualified) is not None and name in ("forward", "step")
-        return runs or (thing.qualified == "torch.Tensor" and row(f"torch.Tensor.{name}") is not None)
+        runs = questions.constructed(thing.qualified) is not None and name in ("forward", "step", "__len__")
+        return runs or (thing.qualified.startswith("torch.") and row(f"{thing.qualified}.{name}") is not None)
     klass = thing if isinstance(thing, Klass) else state.klass.get(thing) if isinstance(thing, Origin) else None
     klass = klass if klass is not None else getattr(thing, "klass", None)
     if isinstance(klass, Klass) and klass.method(name) is not None:

@@ -122,7 +122,7 @@ def _enters(unit: Unit, change: TensorChange, path: frozenset[cst.CSTNode]) -> b
     """Whether a loss of a later step reads a tensor, by itself or in what it changes another one by."""
     own = set(descendants(change.node))
     owner = next((a for a in unit.names.ancestors(change.node) if isinstance(a, cst.ClassDef)), unit.names.module)
-    others = [c for c in _changes_of(unit, owner) if not c.field.deep_equals(change.field)]
+    others = [c for c in _changes_of(owner) if not c.field.deep_equals(change.field)]
     pending, seen = [change.field], list[cst.BaseExpression]()
     while pending:
         field = pending.pop()
@@ -136,7 +136,7 @@ def _enters(unit: Unit, change: TensorChange, path: frozenset[cst.CSTNode]) -> b
     return False
 
 
-def _changes_of(unit: Unit, owner: cst.CSTNode) -> list[TensorChange]:
+def _changes_of(owner: cst.CSTNode) -> list[TensorChange]:
     """The changes of attributes in a class, also those that replace all of them."""
     found: list[TensorChange] = []
     for node in descendants(owner) if isinstance(owner, cst.ClassDef) else ():

@@ -367,7 +367,7 @@ class _DistributionReader:
         """Whether something of a function's body goes."""
         return any(node in self.result.removed for statement in body for node in descendants(statement))
 
-    def _only_chooses(self, unit: Unit, code: Code) -> bool:
+    def _only_chooses(self, code: Code) -> bool:
         """Whether a function joins the processes and gives a device or a rank, and does nothing else."""
         body = getattr(getattr(code, "body", None), "body", ())
         return all(self._chooses(statement) for statement in body)
@@ -416,7 +416,7 @@ class _DistributionReader:
                     if isinstance(code, cst.Module) or len(sites) != 1:
                         break
                     whole = whole and code in self.result.idle
-                    only = code if self._only_chooses(here, code) and code not in self.shared else None
+                    only = code if self._only_chooses(code) and code not in self.shared else None
                     here = self.state.calls[sites[0]].unit
                     statement = here.names.statement(sites[0])
                     self.result.starts.append(self._start(here, statement, whole, only))

@@ -64,7 +64,7 @@ class Guards:
 
     def _parts(self, unit: Unit, above: cst.CSTNode, below: cst.CSTNode) -> bool:
         if isinstance(above, (cst.If, cst.IfExp, cst.While)):
-            parts = self.asks(unit, above.test) or self._looks_for_own_file(unit, above)
+            parts = self.asks(unit, above.test) or self._looks_for_own_file(above)
             return below is not above.test and parts
         if isinstance(above, cst.BooleanOperation):
             return below is above.right and self.asks(unit, above.left)
@@ -101,7 +101,7 @@ class Guards:
         numbers = (part for part in nodes_in(expression, cst.Attribute) if part.attr.value in _NUMBERS)
         return any(part not in apart for part in numbers)
 
-    def _looks_for_own_file(self, unit: Unit, statement: cst.CSTNode) -> bool:
+    def _looks_for_own_file(self, statement: cst.CSTNode) -> bool:
         """Whether a condition asks for a file that the block under it makes, or takes away: who comes later goes by."""
         if not isinstance(statement, cst.If) or not any(map(asks_existence, self._names_called(statement.test))):
             return False

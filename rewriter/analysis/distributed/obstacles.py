@@ -109,7 +109,7 @@ def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str)
     if (name == _OPENS or last == "destroy_process_group") and not alone:
         return blocked(call, f"the return value of {last} is used", "call it as a separate statement", case="call")
     if name == _OPENS:
-        return _conditional(state, reach, unit, call)
+        return _conditional(state, unit, call)
     if process_calls.spawns(name):
         return _worker(state, reach, unit, call)
     if name in process_calls.wrappers("processes"):
@@ -117,7 +117,7 @@ def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str)
     return None
 
 
-def _conditional(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding | None:
+def _conditional(state: State, unit: Unit, call: cst.Call) -> Finding | None:
     """A group that is opened only where the user says so: elsewhere the script means a single process."""
     for around in unit.names.enclosing(call, cst.If):
         assert isinstance(around, cst.If)

@@ -102,7 +102,7 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
                 yield unit, _temporary(unit, source)
             continue
         node = _whole(state, unit, source)
-        if node not in done and not _is_handed_out(state, unit, source) and not guarded(state, unit, source):
+        if node not in done and not _is_handed_out(unit, source) and not guarded(state, unit, source):
             done.add(node)
             if _is_chosen_by_entries(state, unit, source):
                 yield unit, _searched(source)
@@ -110,7 +110,7 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
             yield unit, Received(node, source, "each process would have a different name")
             asked.update(dict.fromkeys(_questions_around(state, unit, node), unit))
     for question, unit in asked.items():
-        if question not in done and not _is_handed_out(state, unit, question):
+        if question not in done and not _is_handed_out(unit, question):
             assert isinstance(question, cst.Call)
             yield (
                 unit,
@@ -241,7 +241,7 @@ def _whole(state: State, unit: Unit, source: cst.Call) -> cst.BaseExpression:
     return here
 
 
-def _is_handed_out(state: State, unit: Unit, node: cst.CSTNode) -> bool:
+def _is_handed_out(unit: Unit, node: cst.CSTNode) -> bool:
     """Whether a value goes through a broadcast already."""
     calls = (a for a in unit.names.ancestors(node) if isinstance(a, cst.Call))
     return any(method_name(call) in ("broadcast_object_list", "gather_object") for call in calls)
@@ -276,7 +276,7 @@ def _question(unit: Unit, loop: cst.While | cst.For) -> cst.Call | None:
     values = [v for part in parts if isinstance(part, cst.Name) for v in seen_values(unit.names, part)]
     for node in (*parts, *(part for value in values for part in descendants(value))):
         if asks_existence(node) and isinstance(node, cst.Call):
-            return node if _only_counts(unit, loop) else None
+            return node if _only_counts(loop) else None
     return None
 
 
@@ -310,7 +310,7 @@ def _choices(unit: Unit, loop: cst.CSTNode, node: cst.CSTNode) -> Iterator[cst.I
             yield around
 
 
-def _only_counts(unit: Unit, loop: cst.While | cst.For) -> bool:
+def _only_counts(loop: cst.While | cst.For) -> bool:
     """Whether a loop does nothing but to make names: no waiting, no training, no reading of files."""
     counted = isinstance(loop, cst.For)
     for node in descendants(loop.body):

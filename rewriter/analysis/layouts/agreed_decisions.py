@@ -58,7 +58,7 @@ def decisions(
             yield _undecided(joint, unit, found, _SHARD, reducer)
         else:
             yield from gathers
-    yield from _by_the_clock(state, unit, reach, joint)
+    yield from _by_the_clock(unit, reach, joint)
     everywhere = state.once((_under_conditions, joint), lambda: list(_under_conditions(joint, reducer)))
     yield from (answer for where, answer in everywhere if where is unit)
 
@@ -87,7 +87,7 @@ def _differing(
     return value
 
 
-def _by_the_clock(state: State, unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
+def _by_the_clock(unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
     """What is decided by what each process reads by itself: the time that has passed, the memory of a device, whether
     there is a file. The main process decides for all."""
     if not own_answers(reach, joint.training).any:

@@ -13,10 +13,11 @@ from ...findings import Cause, Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
-from ..syntax.definitions import attribute_assignments, bindings_value, seen_values
+from ..syntax.definitions import seen_values
 from ..syntax.nodes import counter
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
+from ..training.schedules import made_of_length
 from .constant_quotients import by_constants, is_written_number
 from .engine.layout import Partial, ShardSize, held, inner, words_of
 from .epoch_quotients import RowTotals, datasets
@@ -43,8 +44,9 @@ def mean_of_batches(
     for loop, loaders in state.loaders.items():
         if loop not in shared or not isinstance(loop, cst.For) or loop not in unit.names.parents:
             continue
-        if _draws_as_often(reach, unit, loop):
-            continue
+        ranged = isinstance(loop.iter, cst.Call) and method_name(loop.iter) == "range"
+        if ranged and not made_of_length(reach, unit, loop.iter):
+            continue  # it draws as many batches as the script says
         inside = set(descendants(loop))
         adds = _adds_up(unit, loop)
         layouts: LoopLayouts | None = None
@@ -139,31 +141,6 @@ def divisors_in(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 def _counts_rows(layouts: LoopLayouts, node: cst.BaseExpression) -> bool:
     return isinstance(inner(layouts.value(node)), ShardSize)
-
-
-def _draws_as_often(reach: Reach, unit: Unit, loop: cst.For) -> bool:
-    """Whether a loop draws from a loader so many times as the script says, whatever the loader has: ``range(steps)``,
-    where no length of a loader is in ``steps``."""
-    state = reach.state
-    if not isinstance(loop.iter, cst.Call) or method_name(loop.iter) != "range":
-        return False
-    pending: list[tuple[Unit, cst.CSTNode]] = [(unit, loop.iter)]
-    seen = set[cst.CSTNode]()
-    while pending:
-        home, node = pending.pop()
-        for part in descendants(node):
-            if part in seen:
-                continue
-            seen.add(part)
-            if origins(state.values.get(part), Role.LOADER, Role.DATASET):
-                return False
-            binding = home.names.binding(part) if isinstance(part, cst.Name) else None
-            if binding is not None:
-                pending += [(home, value) for value in bindings_value(home.names, binding)]
-                pending += reach.given(binding)
-            elif isinstance(part, cst.Attribute):
-                pending += [(home, assign.value) for assign in attribute_assignments(home.names, part)]
-    return True
 
 
 def _adds_mean(state: State, unit: Unit, layouts: LoopLayouts, node: cst.AugAssign) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...findings import Cause, Finding
-from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
@@ -18,9 +17,7 @@ from .loop_layouts import layouts_of
 from .loss_reductions import unscaled
 
 
-def unclear_losses(
-    state: State, unit: Unit, reach: Reach, training: Training, shared: Container[cst.CSTNode]
-) -> Iterator[Finding]:
+def unclear_losses(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
     """
     What is said of the losses of a module with the global batch kept: one finding.
 

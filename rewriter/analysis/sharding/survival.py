@@ -54,7 +54,7 @@ def _of_call(weights: ShardedWeights, unit: Unit, record: CallRecord, training: 
     yield from _handed(weights, unit, record)
     yield from _overwritten(weights, unit, call)
     yield from _alone(weights, unit, call, training)
-    yield from _optimizer(weights, unit, record)
+    yield from _optimizer(unit, record)
     if questions.joins_weights(name) and any(_lists_sharded(weights, unit, arg.value) for arg in call.args):
         yield _found(
             call,
@@ -145,7 +145,7 @@ def _alone(weights: ShardedWeights, unit: Unit, call: cst.Call, training: Traini
             return
 
 
-def _optimizer(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
+def _optimizer(unit: Unit, record: CallRecord) -> Iterator[Finding]:
     made = [o for o in origins(record.result, Role.OPTIMIZER) if o.node is record.node]
     if not made:
         return

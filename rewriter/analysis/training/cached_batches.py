@@ -38,7 +38,7 @@ def drained(state: State, unit: Unit, loop: cst.CSTNode) -> cst.Call | None:
     return None
 
 
-def kept_batches(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def kept_batches(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
     """A finding for each training loop of a module that goes through such a list."""
     for loop in training.train_loops:
         call = drained(state, unit, loop) if loop in unit.names.parents else None

@@ -84,8 +84,8 @@ def drawn_models(state: State, reach: Reach) -> Iterator[cst.Call]:
     changed = {whole(state, model) for record in state.calls.values() for model in _may_set(reach, record)}
     for model in run:
         made = state.calls.get(model.node) if isinstance(model.node, cst.Call) else None
-        if made is None or made.unit.module_class(made.node) is not None:
-            continue  # a layer of another model
+        if made is None or made.unit.module_class(made.node) is not None or questions.copies(outside_name(made)):
+            continue  # a layer of another model, or a copy of one
         if model not in changed and draws_weights(state, model):
             yield made.node
 

@@ -51,15 +51,13 @@ class _NoSyncReader:
             return None
         model = self._model(loop.body)
         last = body.index(statement)
-        found = self._gated(loop, body, last) or self._inner(loop, body)
+        found = self._gated(body, last) or self._inner(loop, body)
         if model is None or found is None:
             return None
         test, update = found
         return None if self._looked_at(set(update)) else Unsynced(loop, model, test)
 
-    def _gated(
-        self, loop: cst.For | cst.While, body: Sequence[cst.CSTNode], last: int
-    ) -> tuple[cst.BaseExpression, Iterable[cst.CSTNode]] | None:
+    def _gated(self, body: Sequence[cst.CSTNode], last: int) -> tuple[cst.BaseExpression, Iterable[cst.CSTNode]] | None:
         """The condition of the one ``if`` after the backward pass that contains all steps, and its statements."""
         for index, gate in enumerate(body[last + 1 :], last + 1):
             if isinstance(gate, cst.If) and gate.orelse is None and contains(gate.test, cst.Modulo):

@@ -71,18 +71,19 @@ def find(state: State, reach: Reach) -> Training:
             found.eval_loops[loop] = None
     _without_probes(reach, found)
     state.trained = _run_to_train(state, reach, found)
-    found.inner = {o: klass for o in found.optimizers if (klass := _made_within(state, reach, o)) is not None}
+    found.inner = {o: klass for o in found.optimizers if (klass := _made_within(reach, o)) is not None}
     found.optimizers = {o: None for o in found.optimizers if o not in found.inner}
     for optimizer in found.optimizers:
         held = origins(state.related.get(optimizer), Role.PARAMETERS)
-        models = dict.fromkeys(whole(state, params.source) for params in held if params.source is not None)
+        sources = [params.source for params in held if params.source is not None]
+        models = dict.fromkeys(_trained_as(state, reach, found, optimizer, source) for source in sources)
         found.models.update(dict.fromkeys(m for m in models if not _is_another(state, reach, found, m, models)))
     if not found.optimizers:
         updated_by_hand(state, reach, found)
     return found
 
 
-def _made_within(state: State, reach: Reach, optimizer: Origin) -> Klass | None:
+def _made_within(reach: Reach, optimizer: Origin) -> Klass | None:
     """The class of optimizers, one of the script's own, whose code makes an optimizer."""
     unit = reach.unit_of(optimizer.node, reach.units[0])
     around = (node for node in unit.names.ancestors(optimizer.node) if isinstance(node, cst.ClassDef))
@@ -268,6 +269,20 @@ def whole(state: State, model: Origin) -> Origin:
             return model
         seen.add(owner)
         model = owner
+
+
+def _trained_as(state: State, reach: Reach, found: Training, optimizer: Origin, model: Origin) -> Origin:
+    """The whole that a model is trained as a part of; the model itself where it is trained before that is made:
+    ``fit(model, optimizer); model = Larger(model)``."""
+    above = whole(state, model)
+    unit = reach.unit_of(above.node, reach.units[0])
+    order, code = unit.names.order, unit.names.function(above.node)
+    if above is model or model.node not in unit.names.parents or unit.names.function(model.node) is not code:
+        return above
+    steps = [record for record in found.steps if optimizer in origins(record.receiver, Role.OPTIMIZER)]
+    training = {each for record in steps for each in (record.node, *reach.above(reach.function_of(record.node)))}
+    calls = (n for n in reach.own(code) if isinstance(n, cst.Call) and not training.isdisjoint((n, *reach.called(n))))
+    return model if any(order(model.node) < order(call) < order(above.node) for call in calls) else above
 
 
 def in_model(unit: Unit, node: cst.CSTNode) -> bool:

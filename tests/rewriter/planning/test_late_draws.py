@@ -445,6 +445,7 @@ GUIDES = {
     "one that is given the weights": ("guide = nn.Linear(8, 2)\n    nn.init.ones_(guide.weight)", []),
     "one without weights": ("guide = nn.Softmax(dim=1)", []),
     "after a seed": ("torch.manual_seed(0)\n    guide = nn.Linear(8, 2)", []),
+    "a copy": ("import copy\n    guide = copy.deepcopy(model)", []),
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from ....facts.reasons import called
 from ....facts.roles import Role
 from ....facts.torch_api import questions
 from ....facts.torch_api.kinds import outside, tensors
@@ -185,7 +186,7 @@ class Calls(Models):
             return ShardRow()
         if all(isinstance(one, (ShardSize, Replicated)) for one in held):
             return held[0] if name in ("int", "float", "max", "min") else REPLICATED
-        text = dotted(node.func) or name
+        text = dotted(node.func) or name or called(node.func)
         return Unclear(f"what `{text}` does with the rows of the batch is not known", node)
 
     def _drawn(self, layout: Layout) -> Layout:

@@ -70,7 +70,8 @@ class Functions(Expressions):
             return known
         bindings = function.unit.names.scopes[node].bindings.values() if node in self._inside else ()
         around = {binding: self.values.get(binding) for binding in bindings}
-        deep = self._recursion.is_too_deep(node) or len(self._inside) > _DEEPEST
+        nested = len(self._inside) > _DEEPEST
+        deep = nested or self._recursion.is_too_deep(node)
         found = None if deep else self._recursion.settled(handed, lambda: self._gone_through(function, handed, method))
         for binding, layout in around.items():  # what they held in the call around this one
             self._set(binding, layout)
@@ -78,7 +79,8 @@ class Functions(Expressions):
             return found
         held = [inner(layout) for layout in (*plain, *named.values())]
         name = f"`{node.name.value}`" if isinstance(node, cst.FunctionDef) else "a function"
-        reason = f"{name} may call itself, so what it gives is not known"
+        why = f"is called inside more than {_DEEPEST} other calls" if nested else "may call itself"
+        reason = f"{name} {why}, so what it gives is not known"
         return Unclear(reason, node) if any(map(varies, held)) else REPLICATED
 
     def _return(self, value: cst.BaseExpression | None) -> None:

@@ -76,10 +76,20 @@ def test_a_method_that_is_replaced_is_named(line: str, method: str) -> None:
     ]
 
 
+def test_a_function_of_torch_that_is_replaced_is_named() -> None:
+    """Its loss may be a sum."""
+    line = "def loss_of(given, y):\n    return given.sum()\n\nnn.functional.cross_entropy = loss_of"
+    (told,) = _told(line)
+    assert told.startswith("method: `nn.functional.cross_entropy` is replaced here")
+    assert told.endswith("made with the function that its module has")
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [
         ('globals()["correct"] = 3', "the variable `correct` is"),
+        ('exec("correct = 3")', "the variable `correct` is"),
+        ('exec(f"model_{correct} = Net()")', "variables of this file are"),
         ("globals().update(settings)", "variables of this file are"),
         ("for key in settings:\n    vars()[key] = settings[key]", "variables of this file are"),
     ],
@@ -98,6 +108,10 @@ def test_variables_that_are_set_by_name_are_named(line: str, what: str) -> None:
         'setattr(model, "name", "small")',
         'print(globals()["correct"])',
         "settings.update(epochs=4)",
+        'exec("print(correct)")',
+        'exec(open("settings.py").read())',
+        "torch.load = functools.partial(torch.load, weights_only=False)",
+        "import builtins\ndef show(*given):\n    pass\n\nbuiltins.print = show",
     ],
 )
 def test_what_replaces_nothing_is_not_named(line: str) -> None:

@@ -159,6 +159,18 @@ def test_a_mean_needs_no_word(case: str, trained: Trained) -> None:
     assert not [finding for finding in findings if "loss-reduction" in finding]
 
 
+def test_a_function_without_a_name_is_named_by_its_code() -> None:
+    text = (
+        "import torch\nfrom torch.utils.data import DataLoader\nfrom rows import data, losses\n"
+        "model = torch.nn.Linear(8, 3)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in DataLoader(data):\n    loss = losses[0](model(x), y)\n    optimizer.zero_grad()\n"
+        "    loss.backward()\n    optimizer.step()\n"
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    told = next(found.message for found in file.diagnoses if found.id == "loss-reduction")
+    assert "(what `losses[0]` does with the rows of the batch is not known)" in told
+
+
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_what_is_not_known_is_taken_for_a_mean_and_said(case: str, trained: Trained) -> None:
     top, loss = UNKNOWN[case]
