@@ -123,10 +123,13 @@ def plain_models(
 
 
 def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
-    """Whether a call runs only before a ``prepare``, through whatever function it is reached."""
-    code = unit.names.function(call)
-    if code in seen or code is stands.unit.names.function(stands.prepare.node):
+    """Whether a call runs only before a ``prepare``, through whatever function it is reached, or that is."""
+    code, home = unit.names.function(call), stands.unit.names.function(stands.prepare.node)
+    if code in seen or code is home:
         return stands.follows(unit, call)
+    own = (node for node in reach.own(code) if isinstance(node, cst.Call))
+    if leading := [site for site in own if any(home in reach.below(one) for one in reach.called(site))]:
+        return all(unit.names.end(site) > unit.names.order(call) for site in leading)  # its arguments come first
     sites = reach.sites(code)
     below = seen | {code}
     return bool(sites) and all(in_front(stands, reach.unit(reach.function_of(s)), reach, s, below) for s in sites)
