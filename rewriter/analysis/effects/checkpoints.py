@@ -19,6 +19,7 @@ from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
+from ..syntax.definitions import in_other_branch
 from ..syntax.leaving import HANDLERS
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants, nodes_in
@@ -255,13 +256,16 @@ def _may_be_same(one: str, other: str) -> bool:
 def before_training(
     unit: Unit, reach: Reach, training: Training, call: cst.CSTNode, seen: frozenset[Code] = frozenset()
 ) -> bool:
-    """Whether a node comes before all code that trains, in no loop that trains as well, however it is reached."""
+    """Whether a node comes before all code that trains, or runs instead of it, in no loop that trains as well, however
+    it is reached."""
     code, order = unit.names.function(call), unit.names.order
     here = reach.state.once(_trainings, lambda: _trainings(reach, training)).get(code)
     if here:
         again = set(unit.names.enclosing(call, cst.For, cst.While))
         return all(
-            order(call) < order(n) and again.isdisjoint(unit.names.enclosing(n, cst.For, cst.While)) for n in here
+            (order(call) < order(n) or in_other_branch(unit.names, call, n))
+            and again.isdisjoint(unit.names.enclosing(n, cst.For, cst.While))
+            for n in here
         )
     sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
     if code in seen or not sites:
