@@ -89,9 +89,10 @@ class LastValues:
 
     def _own(self, full: str, func: ast.expr) -> list[ast.stmt]:
         """The functions of the cells and of the modules that a call may run, by their name: methods of their classes
-        where its object is none of those that the training prepares."""
+        where it is none that models, optimizers and the like have by themselves."""
         method = isinstance(func, ast.Attribute) and not full
-        if method and ast.unparse(func).partition(".")[0] in self.prepared:
+        taken = method and ast.unparse(func).partition(".")[0] in self.prepared
+        if taken and _of_method(getattr(func, "attr", "")) != _UNKNOWN:
             return []
         name = full.rpartition(".")[2] or ast.unparse(func).rpartition(".")[2]
         bodies = [ast.parse(text).body for text in self.texts]

@@ -11,13 +11,12 @@ from ..analysis.compiled.deferred import deferred
 from ..analysis.compiled.steps import compiled_steps
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name
-from ..analysis.dataflow.values import CallRecord, Unit
+from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
 from ..analysis.devices.scattered import applied, lent_wrapper, scattered
-from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.devices.visible_gpus import chooses, left_to_launcher
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.remarks import of_apex
@@ -60,6 +59,7 @@ from ..facts.checkpoints import StateDict, Wait
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import Behaviour, Count, Form, Gather, MixedPrecision
 from ..facts.placement import Move, Placement
+from ..facts.roles import Role
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .found_anyway import found_anyway
@@ -319,10 +319,11 @@ class Collected:
         return record not in self.program.training.backwards and bool(self.program.reach.called(record.node))
 
     def before_prepare(self, call: cst.Call) -> bool:
-        """Whether a call that is given a variable comes before what prepares that."""
-        given = self.unit.names.module.code_for_node(call.args[0].value)
-        own = (Stands(unit, prepare) for unit, prepare in self.plan.prepares if given in prepare.names)
-        return any(stands.follows(self.unit, call) for stands in own)
+        """Whether a call that is given a loader comes before what prepares that, here or in a function."""
+        program = self.program
+        held = origins(program.state.values.get(call.args[0].value), Role.LOADER)
+        found = (self.plan.stands.get(loader) for loader in held)
+        return any(one is not None and checkpoints.in_front(one, self.unit, program.reach, call) for one in found)
 
     def _printed(self, reducer: Reducer) -> Iterable[Gather]:
         """Losses of a step that are printed, where the step's batch is cut: that of one process is a part of them."""

@@ -166,7 +166,7 @@ def _binds(node: cst.If | cst.Else, binding: Binding) -> bool:
 
 def _why(taken: list[Held]) -> str:
     kinds = ", ".join(dict.fromkeys(h.origin.role.value for h in taken))
-    return f"the {kinds} of the training {'is' if ',' not in kinds else 'are'} built here, and not used yet"
+    return f"the {kinds} {'is' if ',' not in kinds else 'are'} ready here, and not used yet"
 
 
 class _Block:

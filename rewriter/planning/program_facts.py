@@ -14,6 +14,7 @@ from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.use_before_prepare import Stands
 from ..analysis.diagnostics.alike_draws import makes_alike
 from ..analysis.diagnostics.nature import by_nature
+from ..analysis.effects.checkpoints import in_front
 from ..analysis.effects.unused_code import may_run
 from ..analysis.layouts import metrics
 from ..analysis.syntax.names import Names
@@ -110,7 +111,7 @@ class _Analyses(ProgramFacts):
             if isinstance(call.func, cst.Name) and call.func.value == "len" and len(call.args) == 1:
                 held = origins(self.state.values.get(call.args[0].value), Role.LOADER)
                 stands = [self.stands.get(loader) for loader in held]
-                before = all(s is not None and s.follows(unit, call) for s in stands)
+                before = all(s is not None and in_front(s, unit, self.reach, call) for s in stands)
                 if not held or before or self.prepared.isdisjoint(held):
                     yield call
 

@@ -968,3 +968,58 @@ def test_what_is_saved_after_the_accelerator_was_created_is_saved_once(save: str
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert f"    if PartialState().is_main_process:\n        {save}\n" in file.after.decode()
     assert not [d for d in file.diagnoses if d.severity.value != "note"]
+
+
+ONE_OF_TWO = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def learn(rows):
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(rows, batch_size=8, shuffle=True):
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.save(model.state_dict(), "net.pt")
+
+
+def predict(rows):
+    model = nn.Linear(4, 2)
+    model.load_state_dict(torch.load("net.pt", map_location="cpu"))
+    print(model(rows[0][0]).argmax())
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--action")
+parser.add_argument("--quick", action="store_true")
+args = parser.parse_args()
+rows = torch.load("rows.pt")
+"""
+CHOSEN = {
+    "one or the other": ('if args.action == "learn":\n    learn(rows)\nelse:\n    predict(rows)\n', False),
+    "one of several": (
+        'if args.quick:\n    if args.action == "learn":\n        learn(rows[:9])\nelif args.action == "learn":\n'
+        '    learn(rows)\nelif args.action == "predict":\n    predict(rows)\n',
+        False,
+    ),
+    "both": ('if args.action != "predict":\n    learn(rows)\nif args.action != "learn":\n    predict(rows)\n', True),
+    "in turn": (
+        'for action in args.action.split():\n    if action == "learn":\n        learn(rows)\n    else:\n'
+        "        predict(rows)\n",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("chosen", "waits"), CHOSEN.values(), ids=CHOSEN)
+def test_a_file_is_waited_for_where_the_run_may_have_written_it(
+    chosen: str, waits: bool, migrated: Callable[[str], str]
+) -> None:
+    text = migrated(ONE_OF_TWO + chosen)
+    assert ("wait_for_everyone()" in text) is waits

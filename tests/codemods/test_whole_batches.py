@@ -148,3 +148,75 @@ def test_a_part_of_what_unseen_code_gives_meets_no_rows_that_are_cut(
 ) -> None:
     """Only the weights were cut, and the first step on two processes failed."""
     check_noop(UNSEEN.format(given=given), "no-data-parallel-axis")
+
+
+FITTED = """\
+import pandas
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def columns(frame):
+    return torch.FloatTensor(frame.iloc[:, :-1].values), torch.FloatTensor(frame.iloc[:, -1:].values)
+
+
+def judge(model, x, y):
+    model.eval()
+    with torch.no_grad():
+        hits = ((model(x) > 0) == y.bool()).sum().item()
+    return {{"hits": hits, "share": hits / len(y)}}
+
+
+def fit(model, {given}):
+    {x}, {y} = {taken}
+    optimizer = torch.optim.Adam(model.parameters())
+    best = 0.0
+    for epoch in range(20):
+        loss = nn.functional.binary_cross_entropy_with_logits(model({x}), {y})
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        share = judge(model, {a}, {b})["share"]
+        if share > best:
+            best = share
+    return best
+
+
+x, y = columns(pandas.read_csv("rows.csv"))
+print(fit(Net(), {handed}))
+"""
+HANDED = {
+    "a pair": {"given": "train, other", "x": "rows", "y": "labels", "taken": "train", "handed": "(x, y), other=(x, y)"},
+    "a pair by its name": {
+        "given": "train, other", "x": "rows", "y": "labels", "taken": "train[0], train[1]",
+        "handed": "other=(x, y), train=(x, y)",
+    },
+    "a dict": {"given": "data, other", "x": "rows", "y": "labels", "taken": 'data["x"], data["y"]',
+               "handed": '{"x": x, "y": y}, (x, y)'},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", HANDED.values(), ids=HANDED)
+def test_data_that_a_function_is_given_in_one_is_cut_there(parts: dict[str, str], migrated: Migrated) -> None:
+    text = migrated(FITTED.format(**parts, a="other[0]", b="other[1]"))
+    assert "rows, labels = accelerator.shard_batch((rows, labels))\n    for epoch" in text
+
+
+def test_all_processes_judge_all_rows(migrated: Migrated) -> None:
+    """The function that judges runs the model without gradients: what the model runs by itself is not seen there."""
+    parts = {**HANDED["a pair"], "given": "train, other"}
+    text = FITTED.format(**parts, a="seen", b="known").replace(
+        "    best = 0.0", "    seen, known = other\n    best = 0.0"
+    )
+    text = migrated(text)
+    assert "rows, labels = accelerator.shard_batch((rows, labels))\n    for epoch" in text
+    assert 'judge(model, seen, known)["share"]' in text

@@ -29,15 +29,17 @@ _FACTORIES = frozenset(
 )
 _FOLLOWS = frozenset({"to", "cuda", "type_as", "item", "tolist", "numpy"})
 """After these methods it does not matter where a tensor was made."""
+_NAMED = 3
+"""So many remedies are named."""
 
 
 class StaysOnCpu(NamedTuple):
-    """Where a tensor of the CPU would meet the GPU, with what happens, and the remedy."""
+    """Where a tensor of the CPU would meet the GPU, with what happens, and the remedies, for other tensors as well."""
 
     unit: Unit
     node: cst.CSTNode
     what: str
-    remedy: str
+    remedies: tuple[str, ...]
 
     def told(self, hosted: Iterable[cst.CSTNode]) -> Finding:
         """The finding; ``hosted``: what the CPU needs again of what would be on the GPU."""
@@ -47,7 +49,8 @@ class StaysOnCpu(NamedTuple):
             "cpu-only",
             self.node,
             f"the script names no device and {self.what}, so the accelerator is created with cpu=True",
-            f"to train on GPUs, {self.remedy}{back} and remove cpu=True",
+            f"to train on GPUs, {', '.join(self.remedies)} (likewise for what meets these tensors or a result of the "
+            f"model){back} and remove cpu=True",
             Severity.REVIEW,
         )
 
@@ -67,7 +70,9 @@ def cpu_only(
     """
     if any(_names_device(record.node) for record in state.calls.values()) or _has_device(state):
         return None
-    return next((StaysOnCpu(*meeting) for meeting in _meetings(state, reach, training, early, prepared)), None)
+    found = list(_meetings(state, reach, training, early, prepared))
+    remedies = tuple(dict.fromkeys(remedy for *_, remedy in found))
+    return StaysOnCpu(*found[0][:3], remedies[:_NAMED]) if found else None
 
 
 def _meetings(
@@ -83,7 +88,8 @@ def _meetings(
         remedy = "create such tensors with device=accelerator.device"
         yield unit, node, f"creates this tensor on the CPU: {mismatch}", remedy
     for kept in kept_on_host(state, reach, training):
-        yield kept.unit, kept.node, f"keeps {kept.name} on the CPU: {mismatch}", "move it to accelerator.device"
+        remedy = f"move {kept.name} to accelerator.device"
+        yield kept.unit, kept.node, f"keeps {kept.name} on the CPU: {mismatch}", remedy
     for unit, node in _fed(state, reach, training, early, prepared):
         remedy = f"add .to(accelerator.device) to `{unit.names.one_line(node)}`"
         yield unit, node, f"gives the model what no prepared loader yields: {mismatch}", remedy

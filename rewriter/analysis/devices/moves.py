@@ -292,6 +292,8 @@ class Mover:
             if any(self.new_layers.may_precede(call, whole(self.state, o)) for o in held):
                 return "the model may have got layers after prepare has placed it"
             return "the model is used before prepare places it"
+        if held and all(o.role is Role.BATCH and o.source in self.prepared for o in held):
+            return "{} may not always be a batch of the prepared loader: it moves to the accelerator's device"
         return "{} is no batch of a prepared loader: it moves to the accelerator's device"
 
     def arrives_placed(self, unit: Unit, held: list[Origin], call: cst.Call) -> str | None:

@@ -19,6 +19,7 @@ from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
+from ..syntax.definitions import in_other_branch
 from ..syntax.leaving import HANDLERS
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants, nodes_in
@@ -123,10 +124,13 @@ def plain_models(
 
 
 def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
-    """Whether a call runs only before a ``prepare``, through whatever function it is reached."""
-    code = unit.names.function(call)
-    if code in seen or code is stands.unit.names.function(stands.prepare.node):
+    """Whether a call runs only before a ``prepare``, through whatever function it is reached, or that is."""
+    code, home = unit.names.function(call), stands.unit.names.function(stands.prepare.node)
+    if code in seen or code is home:
         return stands.follows(unit, call)
+    own = (node for node in reach.own(code) if isinstance(node, cst.Call))
+    if leading := [site for site in own if any(home in reach.below(one) for one in reach.called(site))]:
+        return all(unit.names.end(site) > unit.names.order(call) for site in leading)  # its arguments come first
     sites = reach.sites(code)
     below = seen | {code}
     return bool(sites) and all(in_front(stands, reach.unit(reach.function_of(s)), reach, s, below) for s in sites)
@@ -252,13 +256,16 @@ def _may_be_same(one: str, other: str) -> bool:
 def before_training(
     unit: Unit, reach: Reach, training: Training, call: cst.CSTNode, seen: frozenset[Code] = frozenset()
 ) -> bool:
-    """Whether a node comes before all code that trains, in no loop that trains as well, however it is reached."""
+    """Whether a node comes before all code that trains, or runs instead of it, in no loop that trains as well, however
+    it is reached."""
     code, order = unit.names.function(call), unit.names.order
     here = reach.state.once(_trainings, lambda: _trainings(reach, training)).get(code)
     if here:
         again = set(unit.names.enclosing(call, cst.For, cst.While))
         return all(
-            order(call) < order(n) and again.isdisjoint(unit.names.enclosing(n, cst.For, cst.While)) for n in here
+            (order(call) < order(n) or in_other_branch(unit.names, call, n))
+            and again.isdisjoint(unit.names.enclosing(n, cst.For, cst.While))
+            for n in here
         )
     sites = [site for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
     if code in seen or not sites:

@@ -157,6 +157,18 @@ def _choice(names: Names, block: cst.CSTNode) -> cst.If | None:
     return found
 
 
+def in_other_branch(names: Names, node: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Whether two nodes of one function are in different branches of an ``if``: when it is passed, one of them runs."""
+    around = [other, *names.ancestors(other)]
+    below = node
+    for choice in names.ancestors(node):
+        if choice in around:
+            sides = {below, around[around.index(choice) - 1]}
+            return isinstance(choice, cst.If) and sides == {choice.body, choice.orelse}
+        below = choice
+    return False
+
+
 def _branches(choice: cst.If) -> Iterator[cst.CSTNode]:
     """The blocks of an ``if``, one of which runs; without an ``else``, the ``if`` itself as well."""
     yield choice.body

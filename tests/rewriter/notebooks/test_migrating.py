@@ -247,6 +247,16 @@ def test_what_a_cell_displays_of_the_training_is_printed(shown: str, printed: st
     assert not file.blocked and printed in _cells(file.after)[3]
 
 
+@pytest.mark.parametrize(
+    ("body", "printed"), [("self.kept = path", ""), ("self.kept = path\n        return path", "accelerator.print(")]
+)
+def test_a_method_of_the_models_own_class_tells_whether_a_cell_displays_it(body: str, printed: str) -> None:
+    net = f"class Net(nn.Linear):\n    def keep(self, path):\n        {body}"
+    file = _migrated(IMPORTS, net, BUILD.replace("nn.Linear(", "Net("), LOOP, "model.keep('net')")
+    last = _cells(file.after)[4]
+    assert not file.blocked and f"\n    {printed}model.keep('net')" in last and "shown" not in last
+
+
 @pytest.mark.parametrize("name", ["LOO_fit", "Fit"])
 def test_a_training_that_a_cell_starts_last_runs_on_all_processes(name: str, tmp_path: Path) -> None:
     """Its name starts like that of a class: the main process alone trained, and waited for the others forever."""

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -234,3 +240,37 @@ def test_an_object_that_steps_the_optimizer_which_it_keeps_is_made_after_prepare
     text, found = trained(top=OWN_SCHEDULE.format(step="self.optimizer.step()"), built=LOADED, step="schedule.step()")
     assert "accelerator.prepare(" not in text
     assert "prepare" in found
+
+
+def test_the_reason_names_what_is_prepared_and_not_more() -> None:
+    """A loader of the evaluation alone is none of the training."""
+    text = """\
+import torch
+from torch.utils.data import DataLoader
+
+def score(model, rows):
+    hits = 0
+    with torch.no_grad():
+        for x, y in rows:
+            hits += (model(x).argmax(1) == y).sum().item()
+    return hits
+
+def fit(model, rows):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in rows:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+model = torch.nn.Linear(4, 2)
+held = DataLoader(torch.load("held.pt"), batch_size=8)
+print("ready")
+fit(model, DataLoader(torch.load("rows.pt"), batch_size=8))
+print(score(model, held))
+"""
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    told = [change.reason for change in file.changes if change.rule == "prepare" and "ready" in change.reason]
+    assert sorted(told) == [
+        f"the {kinds} ready here, and not used yet" for kinds in ("loader is", "model, optimizer, loader are")
+    ]

@@ -8,11 +8,13 @@ from ....facts.roles import Role
 from ....facts.torch_api import randomness
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import row, transfer
+from ...dataflow.call_graph import reach_of
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.calls import method_of
 from ...dataflow.values import Bound, External, Function, State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.nodes import dotted, keyword
+from ...syntax.scopes import Binding
 
 
 def size_of_draw(name: str, call: cst.Call) -> cst.BaseExpression | None:
@@ -59,6 +61,24 @@ def elements_of(arg: cst.Arg) -> list[cst.BaseExpression]:
     return [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else [value]
 
 
+def made_of(state: State, unit: Unit, binding: Binding) -> list[tuple[Unit, cst.BaseExpression]]:
+    """What a variable is given, by assignments or by the callers of its function, each with its module."""
+    values = [(unit, value) for value in bindings_value(unit.names, binding)]
+    return values or list(reach_of(state).given(binding))
+
+
+def holds_several(state: State, unit: Unit, binding: Binding, seen: set[Binding]) -> bool:
+    """Whether a variable is given a tuple, a list or a dict that the script spells: its elements are no rows."""
+    if binding in seen or any(isinstance(unit.names.parents.get(d), cst.Element) for d in binding.definitions):
+        return False
+    seen.add(binding)
+    for other, made in made_of(state, unit, binding):
+        held = other.names.binding(made) if isinstance(made, cst.Name) else None
+        if isinstance(made, _DISPLAYS) or (held is not None and holds_several(state, other, held, seen)):
+            return True
+    return False
+
+
 def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]) -> bool:
     """Whether an expression gives a tensor or an array of data, as far as its spelling tells."""
     if value in seen:
@@ -66,9 +86,8 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
     seen.add(value)
     if isinstance(value, cst.Name):
         binding = unit.names.binding(value)
-        values = bindings_value(unit.names, binding) if binding is not None else []
-        return any(is_data(state, unit, v, seen) for v in values)
-    if isinstance(value, (cst.Tuple, cst.List)):
+        return binding is not None and any(is_data(state, *made, seen) for made in made_of(state, unit, binding))
+    if isinstance(value, _DISPLAYS):
         return any(is_data(state, unit, e.value, seen) for e in value.elements)
     if isinstance(value, (cst.Subscript, cst.UnaryOperation)):
         return is_data(state, unit, value.value if isinstance(value, cst.Subscript) else value.expression, seen)
@@ -116,6 +135,7 @@ def _applied(state: State, call: cst.Call) -> list[str]:
     return [t.qualified for t in handed.things if isinstance(t, External)] if handed is not None else []
 
 
+_DISPLAYS = (cst.Tuple, cst.List, cst.Dict)
 _OF_TENSORS = (Role.BATCH, Role.OUTPUT, Role.LOSS, Role.LOCAL, Role.CHECKPOINT)
 _OF_NOTHING = frozenset("zeros ones empty full eye".split())
 """What is made with one value everywhere is a state or a mask, and no data."""

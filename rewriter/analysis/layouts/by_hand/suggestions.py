@@ -8,19 +8,18 @@ import libcst as cst
 
 from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import transfer
-from ...dataflow.call_binding import argument_of
-from ...dataflow.call_graph import Reach
+from ...dataflow.call_graph import Code, Reach
 from ...dataflow.callees import outside_names
-from ...dataflow.values import State
+from ...dataflow.values import State, Unit
 from ...syntax.definitions import bindings_value, plain_values
 from ...syntax.names import Names
-from ...syntax.nodes import dotted, positional
+from ...syntax.nodes import dotted
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants, nodes_in
 from ...training.training import without_gradient
 from ..engine.layout import REPLICATED, Layout, Several, Shard, ShardRow, inner
 from .cuts import Cut
-from .data_sources import chooses, elements_of, is_data, is_new, size_of_draw, spelled
+from .data_sources import chooses, elements_of, holds_several, is_data, is_new, made_of, size_of_draw, spelled
 from .feeds import Feeds
 from .trainings import HandTraining
 from .trial import Obstacle
@@ -185,7 +184,7 @@ class Suggestions:
             if len(node.slice) != 1 or not isinstance(part, cst.Slice) or part.step is not None or binding is None:
                 continue
             fixed = not any(d in self.inside for d in binding.definitions) and not self._counters(part)
-            rows = any(is_data(self.state, self.unit, made, set()) for made in self._made(binding)[-1:])
+            rows = any(is_data(self.state, *made, set()) for made in made_of(self.state, self.unit, binding)[-1:])
             if fixed and rows and not without_gradient(self.unit, node):
                 yield Cut(node, self.unit, Shard(0), frozenset(spelled(part.upper) if part.upper is not None else ()))
 
@@ -218,25 +217,15 @@ class Suggestions:
                 continue
             if binding.scope.function.node not in (self.code, self.unit.names.module):
                 continue
-            for made in self._made(binding)[-1:]:
-                if is_data(self.state, self.reach.unit_of(made, self.unit), made, set()):
+            if holds_several(self.state, self.unit, binding, set()):
+                continue
+            for unit, made in made_of(self.state, self.unit, binding)[-1:]:
+                if is_data(self.state, unit, made, set()):
                     asked = [n for call in nodes_in(made, cst.Call) for arg in call.args for n in elements_of(arg)]
                     named = [n for n in asked if isinstance(n, cst.Name)]
-                    asked += [v for n in named for v in plain_values(self.unit.names, n) if dotted(v)]  # `bs = args.bs`
+                    asked += [v for n in named for v in plain_values(unit.names, n) if dotted(v)]  # `bs = args.bs`
                     sizes = {text for n in asked for text in spelled(n)}
                     yield binding, frozenset(sizes - {name for name in sizes if self._is_data_name(name)})
-
-    def _made(self, binding: Binding) -> list[cst.BaseExpression]:
-        """What a variable is given, by assignments or by the callers of its function."""
-        values = bindings_value(self.unit.names, binding)
-        if values or not isinstance(self.code, cst.FunctionDef):
-            return values
-        places = positional(self.code)
-        index = next((i for i, p in enumerate(places) if p in binding.definitions), None)
-        if index is None:
-            return []
-        given = (argument_of(site, places[index], index) for site in self.reach.sites(self.code))
-        return [arg.value for arg in given if arg is not None]
 
     def _is_data_name(self, name: str) -> bool:
         binding = self.unit.names.scopes[self.code].lookup(name.partition(".")[0])
@@ -276,15 +265,21 @@ class Suggestions:
         call = self.unit.names.parents.get(arg) if isinstance(arg, cst.Arg) else None
         if not isinstance(call, cst.Call):
             return None
-        codes = [code for function in self.reach.called(call) for code in self.reach.below(function)]
-        units = {code: self.reach.unit(code) for code in codes}
-        runs = [
-            (unit, node)
-            for code, unit in units.items()
-            for node in unit.names.calls
-            if unit.names.function(node) is code and self.state.forwards.get(node)
-        ]
+        runs = list(self._models_run(call, set()))
         return call if runs and all(without_gradient(unit, node) for unit, node in runs) else None
+
+    def _models_run(self, call: cst.Call, seen: set[Code]) -> Iterator[tuple[Unit, cst.Call]]:
+        """The calls of models that a call leads to; not those in a model's own code, which run as the model does."""
+        for code in self.reach.called(call):
+            if code in seen:
+                continue
+            seen.add(code)
+            unit = self.reach.unit(code)
+            for node in unit.names.calls:
+                if unit.names.function(node) is code and self.state.forwards.get(node):
+                    yield unit, node
+                elif unit.names.function(node) is code:
+                    yield from self._models_run(node, seen)
 
     def _reads(self, binding: Binding) -> list[cst.Name]:
         return [read for read in binding.reads if read in self.inside and not without_gradient(self.unit, read)]

@@ -273,6 +273,9 @@ print(ask([[1.0, 2.0, 3.0, 4.0]]))
 """
 
 
+ALIKE = "(likewise for what meets these tensors or a result of the model)"
+
+
 @pytest.mark.parametrize(
     ("taken", "back"),
     [
@@ -285,7 +288,7 @@ def test_the_remedy_says_all_that_a_gpu_needs(taken: str, back: str) -> None:
     text = ASKED.replace("TAKEN", taken)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     (told,) = [found.remedy for found in file.diagnoses if found.id == "cpu-only"]
-    assert told == f"to train on GPUs, add .to(accelerator.device) to `rows`{back} remove cpu=True"
+    assert told == f"to train on GPUs, add .to(accelerator.device) to `rows` {ALIKE}{back} remove cpu=True"
 
 
 def test_a_script_without_a_flag_is_told_of_none() -> None:
@@ -293,3 +296,12 @@ def test_a_script_without_a_flag_is_told_of_none() -> None:
     reasons = [change.reason for change in file.changes if change.rule == "accelerator_setup"]
     assert "the accelerator is created before its first use; the script works on the CPU" in reasons
     assert not any("flag" in reason for reason in reasons)
+
+
+def test_the_remedy_names_all_that_the_model_is_given() -> None:
+    """Whoever moves the first alone meets the next."""
+    text = ASKED.replace("TAKEN", "") + "held = torch.load('held.pt')\nprint(model(held).mean())\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (told,) = [found.remedy for found in file.diagnoses if found.id == "cpu-only"]
+    both = "add .to(accelerator.device) to `rows`, add .to(accelerator.device) to `held`"
+    assert told == f"to train on GPUs, {both} {ALIKE} and remove cpu=True"

@@ -611,3 +611,44 @@ def test_a_method_that_is_called_before_the_training_has_its_model_moved(place: 
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert ("= model.to(self.device)" in file.after.decode()) is (place == "FIRST")
     assert "self.accelerator.prepare(" in file.after.decode()
+
+
+OWN_FIT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def fit(self, batches):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        for x, y in batches:
+            x, y = x.cuda(), y.cuda()
+            loss = nn.functional.mse_loss(self(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    def guess(self, rows):
+        rows = rows.cuda()
+        return self(rows)
+
+
+net = Net().cuda()
+net.fit(DataLoader(torch.load("rows.pt"), batch_size=8))
+print(net.guess(torch.load("held.pt")))
+"""
+
+
+def test_the_reason_of_a_move_that_stays_does_not_deny_what_the_prepared_loader_yields() -> None:
+    (file,) = migrate([decode(OWN_FIT.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    told = {change.line: change.reason for change in file.changes if "it moves to" in change.reason}
+    assert told[17].startswith("`y` may not always be a batch of the prepared loader")
+    assert told[24].startswith("`rows` is no batch of a prepared loader")

@@ -345,6 +345,43 @@ def test_a_length_from_before_prepare_that_is_shown_later(before: str, made: str
     assert [trait.name for trait in file.traits if trait.kind == "early-length"] == told
 
 
+IN_A_FUNCTION = """
+import torch
+
+def fit(model, batches, of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i, (x, y) in enumerate(batches):
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(i, "of", of)
+
+def main(rows):
+    loader = torch.utils.data.DataLoader(rows, batch_size=4)
+    LINES
+
+main(torch.load("rows.pt"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("steps = len(loader)\n    fit(torch.nn.Linear(4, 1), loader, steps)", ["steps"]),
+        ("fit(torch.nn.Linear(4, 1), loader, len(loader))", ["len(loader)"]),
+        ("steps = 50 if rows is None else len(loader)\n    fit(torch.nn.Linear(4, 1), loader, of=steps)", ["steps"]),
+    ],
+    ids=["kept", "handed over", "one of two"],
+)
+def test_a_length_from_before_a_function_that_prepares(lines: str, told: list[str]) -> None:
+    """It is said to be that of one process, and not to be 1/N of it."""
+    text = IN_A_FUNCTION.replace("LINES", lines)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"model, optimizer, batches = accelerator.prepare(" in file.after
+    assert [(t.kind, t.name) for t in file.traits if "length" in t.kind] == [("early-length", name) for name in told]
+
+
 def test_a_length_of_the_global_batches_is_the_same_on_all_processes() -> None:
     text = EARLY.replace("BEFORE", "steps = len(loader)").replace("MADE", "").replace("AFTER", "print(steps)")
     config = Config(keep_global_batch=True)
