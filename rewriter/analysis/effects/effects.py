@@ -374,7 +374,7 @@ class _Search:
             self._add(Effect(call.func, EffectKind.PRINT, "every process would print this"))
 
 
-_FIRST = "the first process creates the file, and the others read it"
+_FIRST = "the first process creates the file, and the others find it"
 _WHY = "every process would do the same work"
 _NAMES = ("output", "outputs", "result", "results")
 
