@@ -58,8 +58,9 @@ class After:
         return f"{accelerator}.unwrap_model({name}){'' if self.device else '.cpu()'}"
 
     def placed(self, names: Collection[str]) -> list[str]:
-        """The lines that bring the models to their device: from other processes they come on the CPU."""
-        return [f"{name}.to({self.device})" for name in names if name in self.models and self.device]
+        """The lines that bring the models to their device: from other processes they come on the CPU. A cell that ends
+        with such a call alone would show the whole model."""
+        return [f"{name} = {name}.to({self.device})" for name in names if name in self.models and self.device]
 
 
 def after_training(notebook: Notebook, files: Sequence[FileResult], whole: bool = False) -> After:

@@ -196,7 +196,8 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
     for binding in (*scope.bindings.values(), *(b for b in declared if b is not None)):
         if origin in state.binding(binding).things:
             definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
-            here = (d for d in definitions if binding.scope is scope or unit.names.function(d) is code)
+            given = binding.scope is scope
+            here = (d for d in definitions if unit.names.function(d) is code or (given and isinstance(d, cst.Param)))
             own = [d for d in here if _gives(state, unit, d, origin)]
             if len(own) > 1 and not any(_is_given(state, site, origin) for site in reach.sites(code)):
                 # the variable is a parameter, and is given another thing later

@@ -95,6 +95,8 @@ class _Paths:
         self.unit, self.scope = unit, scope
         self.reads = {read: b for b in scope.bindings.values() for read in b.reads}
         self.binds: dict[cst.CSTNode, Binding] = {d: b for b in scope.bindings.values() for d in b.definitions}
+        self.by_calls = frozenset(b for d, b in self.binds.items() if unit.names.function(d) is not scope.node)
+        """What functions that declare it ``global`` or ``nonlocal`` bind: from a call of a function of the file on."""
         self.found: dict[cst.CSTNode, Binding] = {}
         self.turns: list[tuple[list[_Known | None], list[_Known | None]]] = []
         """For each enclosing loop: what is known at its exits, and at the start of its next iteration."""
@@ -170,7 +172,15 @@ class _Paths:
             elif (binding := self.reads.get(node)) is not None and binding not in state.bound:  # type: ignore[call-overload]
                 if binding not in bound or not self._walrus(nodes):
                     self.found.setdefault(node, binding)
+        if self.by_calls and any(self._calls_own(node) for node in self._inside(nodes)):
+            bound |= self.by_calls
         return state.plus(frozenset(bound))
+
+    def _calls_own(self, node: cst.CSTNode) -> bool:
+        """Whether a node is a call of a function that the file defines."""
+        name = node.func if isinstance(node, cst.Call) else None
+        function = self.unit.names.binding(name) if isinstance(name, cst.Name) else None
+        return function is not None and any(isinstance(d, cst.FunctionDef) for d in function.definitions)
 
     def _walrus(self, nodes: Sequence[cst.CSTNode]) -> bool:
         return any(isinstance(node, cst.NamedExpr) for node in self._inside(nodes))

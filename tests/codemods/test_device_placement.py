@@ -322,3 +322,31 @@ def test_a_script_with_its_own_accelerator_does_not_name_one_gpu(migrated: Calla
     top = "device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')"
     after = migrated(OWN_ACCELERATOR.format(top=top))
     assert "cuda:0" not in after and after.count("cuda") > 2
+
+
+GIVEN = """\
+import torch
+from torch.utils.data import DataLoader
+
+def train(images):
+    model = torch.nn.Linear(8, 2)
+    print(model(images).shape)
+    model.to(device)
+    loader = DataLoader(rows, batch_size=32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for images, labels in loader:
+        images, labels = images.to(device), labels.to(device)
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+for images, labels in DataLoader(rows, batch_size=4):
+    break
+train(images)
+"""
+
+
+def test_what_a_parameter_was_given_is_no_longer_in_it_once_a_loop_has_set_it(migrated: Callable[[str], str]) -> None:
+    assert "images, labels = images" not in migrated(GIVEN)

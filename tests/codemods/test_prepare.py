@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Any
 
 import pytest
@@ -266,6 +266,48 @@ def step(x, y, optimizer):
 main()
 """)
     assert "    model, optimizer, loader = accelerator.prepare(\n" in text
+
+
+GLOBALS = """\
+import torch
+from torch.utils.data import DataLoader
+
+net = None
+
+def load():
+    {outer} loader
+    loader = DataLoader(rows, batch_size=4)
+
+def build():
+    {outer} net
+    net = torch.nn.Linear(2, 2)
+
+load()
+build()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["of the module", "of a function around"])
+def test_what_other_functions_than_the_one_with_the_optimizer_give_their_variables_is_prepared_in_them(
+    inside: bool, migrated: Callable[[str], str]
+) -> None:
+    before = GLOBALS.format(outer="nonlocal" if inside else "global")
+    if inside:
+        head, _, tail = before.partition("net = None")
+        before = f"{head}def main():\n" + indent(f"net = loader = None{tail}", "    ") + "main()\n"
+    text = migrated(before).replace("\n\n", "\n")
+    if inside:
+        text = dedent(text.partition("def main():\n")[2].removesuffix("main()\n"))
+    assert "    loader = DataLoader(rows, batch_size=4)\n    loader = accelerator.prepare(loader)\n" in text
+    assert "    net = torch.nn.Linear(2, 2)\n    net = accelerator.prepare(net)\n" in text
+    assert "\noptimizer = accelerator.prepare(optimizer)\n" in text
+    assert text.index("accelerator = Accelerator()\n") < text.index("\nload()\n")
 
 
 STANDS = {

@@ -121,6 +121,10 @@ def test_rewritten(imports: str, before: str, after: str, lines: Lines) -> None:
     assert lines(imports=imports, end=before) == ([before], [after], [])
 
 
+def test_a_bar_that_no_option_turns_off_stays_and_is_named(lines: Lines) -> None:
+    assert lines(imports="from progress.bar import Bar", end="bar = Bar('rows', max=9)") == ([], [], ["main_process"])
+
+
 @pytest.mark.parametrize("bar", ["bar", "self.bar"])
 def test_what_a_bar_writes_is_written_once(bar: str, lines: Lines) -> None:
     """A disabled bar shows nothing of itself, but `write` still prints."""

@@ -49,6 +49,19 @@ def test_an_optimizer_of_unknown_origin_is_still_told_by_zero_grad(findings: Fin
     assert "unknown-parameters" in findings(f"from opts import made\n{TOP}\noptimizer = made()\n{PLAIN}")
 
 
+def test_an_optimizer_of_unknown_origin_that_is_saved_holds_the_weights_of_the_model_it_was_made_for(
+    migrated: Migrated,
+) -> None:
+    text = migrated(
+        "from opts import made, plan\n"
+        + TOP.replace("torch.optim.SGD(model.parameters(), lr=0.1)", "made(model, args)")
+        + f"later = plan(optimizer)\n{PLAIN}later.step()\n"
+        "torch.save({'o': optimizer.state_dict(), 'l': later.state_dict()}, 'f.pt')"
+    )
+    assert "model, optimizer, loader = accelerator.prepare(" in text
+    assert "'o': optimizer.state_dict(), 'l': later.state_dict()" in text
+
+
 SEARCHED = {
     "globals": "globals()[args.arch]()",
     "locals": "locals()[args.arch](8)",

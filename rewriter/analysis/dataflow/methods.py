@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import libcst as cst
+
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions, surroundings
 from ..syntax.nodes import dotted
@@ -14,7 +16,7 @@ from .drawn_batches import drawn
 from .external_calls import set_parts
 from .solver import Slot, Thing
 from .trails import Trace, Trail
-from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, Unknown, Wrapped
+from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, State, Unknown, Wrapped
 
 _INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 
@@ -254,10 +256,13 @@ def _unknown_method(call: EvaluatedCall, unknown: Unknown, name: str) -> None:
         role, why = _BY_USE[name]
         if name in ("zero_grad", "state_dict") and any(known.node is unknown.node for known in state.related):
             return  # an optimizer or a scheduler, by what it was built from
-        if name == "zero_grad" and _is_module(call):
+        if (name == "zero_grad" and _is_module(call)) or (name == "state_dict" and _is_stepped(call)):
             return
         because = f"made by {unknown.qualified or 'a call'}, and {why}"
-        state.solver.add(unknown.home, state.origin(role, unknown.node, because, unknown.qualified))
+        origin = state.origin(role, unknown.node, because, unknown.qualified)
+        if role is Role.OPTIMIZER:
+            _hold_models_given(state, origin)
+        state.solver.add(unknown.home, origin)
     else:
         inner = state.unknown(call.node, f"{unknown.qualified}.{name}", call.result)
         state.solver.add(call.result, inner)
@@ -280,3 +285,27 @@ def _is_module(call: EvaluatedCall) -> bool:
         if (asked == holder and method in _OF_MODULES) or dotted(other.func) == holder:
             return True
     return False
+
+
+def _is_stepped(call: EvaluatedCall) -> bool:
+    """Whether what is called like the object of a method call is stepped somewhere: that is no model, whose state
+    others have, too."""
+    name = dotted(call.node.func).rpartition(".")[0].rpartition(".")[2]
+    others = (dotted(one.func) for unit in call.state.units.values() for one in unit.names.calls)
+    return bool(name) and any(f".{other}".endswith(f".{name}.step") for other in others)
+
+
+def _hold_models_given(state: State, optimizer: Origin) -> None:
+    """Let an optimizer that code outside the program has made hold the parameters of the models given to that:
+    ``get_optimizer(model, args)``."""
+    if optimizer in state.related or not isinstance(optimizer.node, cst.Call):
+        return
+    held = state.related[optimizer] = Slot()
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Origin) and thing.role is Role.MODEL:
+            because = "the parameters of the model that the optimizer was made for"
+            state.solver.add(held, state.origin(Role.PARAMETERS, optimizer.node, because, "", thing))
+
+    for arg in optimizer.node.args:
+        state.solver.watch(state.slot(arg.value), arrive)

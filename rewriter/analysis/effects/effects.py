@@ -10,7 +10,15 @@ import libcst as cst
 from ...facts.effects import Effect, EffectKind, Handle
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.process_calls import saves_by_one
-from ...facts.torch_api.surroundings import prints_lines, shows_bar, shows_model, silenced_by, text_methods, writes
+from ...facts.torch_api.surroundings import (
+    prints_lines,
+    shows_bar,
+    shows_model,
+    silenced_by,
+    stays_shown,
+    text_methods,
+    writes,
+)
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, made_names, method_name, outside_name, outside_names
@@ -351,7 +359,9 @@ class _Search:
             self._add(self.handles.log(call))
 
     def _bar(self, call: cst.Call) -> None:
-        if starred(call):
+        if any(map(stays_shown, built_names(self.state.calls[call]))):
+            self._add(_shown(call, "no option turns this bar off"))
+        elif starred(call):
             self._add(_shown(call, "what it is given with `**` may already hold `disable`"))
         elif not silent_elsewhere(self.state, self.unit, keyword(call, "disable")):
             self._add(Effect(call, EffectKind.BAR, "every process would show its own bar"))
@@ -364,7 +374,7 @@ class _Search:
             self._add(Effect(call.func, EffectKind.PRINT, "every process would print this"))
 
 
-_FIRST = "the first process creates the file, and the others read it"
+_FIRST = "the first process creates the file, and the others find it"
 _WHY = "every process would do the same work"
 _NAMES = ("output", "outputs", "result", "results")
 

@@ -29,6 +29,7 @@ from .constant_quotients import by_constants
 from .engine.layout import NORMALISED, Layout, Partial, ShardRow, ShardSize, Unclear, held, inner, is_container, varies
 from .engine.pointwise import has_rows
 from .epoch_totals import Total, collecting
+from .last_batches import always_drops_last
 from .loop_layouts import LoopLayouts
 
 _DEPTH = 3
@@ -76,6 +77,8 @@ class BatchFigure(NamedTuple):
     """It is a mean over the processes, of which the rows that fill up the last shard are a part."""
     weighed: bool = False
     """The script multiplies each mean by the number of its rows."""
+    whole: bool = False
+    """The loader leaves out a last batch that is not full."""
 
 
 class BatchFigures:
@@ -137,7 +140,9 @@ class BatchFigures:
                     exact = filled and isinstance(one, Partial) and not one.uneven and (weighed or one.op == "sum")
                     plain = BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value))
                     found = self._of_mean(total, name, value, weighed) if mean else plain
-                    return found._replace(filled=filled, weighed=exact) if found.kind is Kind.MEAN else found
+                    whole = always_drops_last(self.state, reach_of(self.state).loaders(self.loop))
+                    asked = found.kind is Kind.MEAN
+                    return found._replace(filled=filled, weighed=exact, whole=whole) if asked else found
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
                 if isinstance(one, Unclear) and unclear and not handed and not self._is_sum(value):
                     return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
@@ -353,6 +358,11 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
             yield _of_weighed_means(weighed)
 
 
+_CLOSE = "no action needed if close is good enough; for the same figure on any number of processes, "
+_BY_BATCH = "collect each mean times its number of rows, and divide by the number of all rows"
+_BY_ROW = 'compute a value for each row (reduction="none"), and gather those: accelerator.gather_for_metrics(...)'
+
+
 def _of_weighed_means(figures: list[BatchFigure]) -> Finding:
     names = ", ".join(f"`{figure.name}`" for figure in figures)
     return Finding(
@@ -361,8 +371,7 @@ def _of_weighed_means(figures: list[BatchFigure]) -> Finding:
         f"{names} {'adds' if len(figures) == 1 else 'add'} up means over the rows of each batch, times the number of "
         "these: repeated rows fill up the last shards, and the mean of the last batch counts them. The figure is close "
         "to the original's but not equal to it",
-        "no action needed if close is good enough; for the same figure on any number of processes, compute a value for "
-        'each row (reduction="none"), and gather those: accelerator.gather_for_metrics(...)',
+        _CLOSE + _BY_ROW,
         Severity.NOTE,
         case="average",
     )
@@ -371,15 +380,17 @@ def _of_weighed_means(figures: list[BatchFigure]) -> Finding:
 def _of_means(figures: list[BatchFigure]) -> Finding:
     names = ", ".join(f"`{figure.name}`" for figure in figures)
     one = len(figures) == 1
-    filled = ", and counts the repeated rows that fill up the last one" if any(f.filled for f in figures) else ""
+    effects, remedy = ["weighs the rows of a smaller last batch differently"], _BY_BATCH
+    if any(f.filled for f in figures):
+        effects.append("counts the repeated rows that fill up the last one")
+    if all(f.filled and f.whole for f in figures):
+        effects, remedy = effects[1:], _BY_ROW
     return Finding(
         "mean-of-batches",
         figures[0].node,
         f"{names} {'collects a mean' if one else 'collect means'} over the rows of each batch, and {_JOINED}: an "
-        f"average over batches weighs the rows of a smaller last batch differently{filled}. It is close to the "
-        "original's but not equal to it",
-        "no action needed if close is good enough; for the same figure on any number of processes, collect each mean "
-        "times its number of rows, and divide by the number of all rows",
+        f"average over batches {', and '.join(effects)}. It is close to the original's but not equal to it",
+        _CLOSE + remedy,
         Severity.NOTE,
         case="average",
     )

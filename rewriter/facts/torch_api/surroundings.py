@@ -187,6 +187,12 @@ def shows_bar(name: str) -> bool:
     return transfer(name, outside.Bar) is not None
 
 
+def stays_shown(name: str) -> bool:
+    """Whether no option of a progress bar turns it off."""
+    found = transfer(name, outside.Bar)
+    return found is not None and found.stays
+
+
 def writes_log(name: str) -> bool:
     """Whether a handler of ``logging`` writes a file."""
     return transfer(name, outside.LogFile) is not None

@@ -516,7 +516,7 @@ def test_the_notebook_uses_the_model_where_it_was() -> None:
     file = _migrated(PLT, placed, moved, "plt.plot(model(torch.ones(1, 1).to(device)).tolist())")
     training = _cells(file.after)[2]
     assert "\n    return accelerator.device, accelerator.unwrap_model(model)\n" in training
-    assert training.endswith("\nmodel.to(device)")
+    assert training.endswith("\nmodel = model.to(device)")
     file = _migrated(PLT, placed, moved, "plt.plot(model(torch.ones(1, 1).cuda()).tolist())")
     assert not file.changed
     assert [d.message for d in file.diagnoses] == ["it needs the trained model on a GPU of its own"]
@@ -726,7 +726,7 @@ def test_a_function_that_only_later_cells_use_stays_in_the_notebook_with_what_it
     training = cells[3 if first else 2]
     assert not file.blocked and cells[2 if first else 3] == GUESS and cells[4] == "plt.plot(guess(model))"
     assert "    return accelerator.device, accelerator.unwrap_model(model), rows, scale\n" in training
-    assert training.endswith(f"{COUNT}\nmodel.to(device)\nloader = DataLoader(\n    rows, batch_size=4\n)")
+    assert training.endswith(f"{COUNT}\nmodel = model.to(device)\nloader = DataLoader(\n    rows, batch_size=4\n)")
 
 
 def test_a_function_that_the_training_uses_too_is_part_of_it() -> None:

@@ -229,6 +229,14 @@ def test_a_name_bound_under_a_condition_is_bound_wherever_the_condition_stands_a
     assert broken(after.replace(rest, inside)) == set()
 
 
+def test_a_variable_that_a_function_binds_has_its_value_from_its_call_on() -> None:
+    build = "def build():\n    global model\n    model = nn.Linear(2, 2)\nbuild()\n"
+    before, after = (text.replace("model = nn.Linear(2, 2)\n", build) for text in (BEFORE, AFTER))
+    assert broken(after, before) == set()
+    early = after.replace("def build", "model = accelerator.prepare(model)\ndef build")
+    assert "name-bound" in broken(early, before)
+
+
 def test_a_call_that_was_not_changed_with_its_function() -> None:
     before = HEAD + "def train(model, loader):\n    pass\n" + BEFORE[len(HEAD) :] + "train(model, loader)\n"
     after = AFTER.replace("model = nn", "def train(model, accelerator, loader):\n    pass\nmodel = nn", 1)

@@ -92,7 +92,9 @@ class Numbers:
         op = "sum" if isinstance(layout, ShardSize) else layout.op if isinstance(layout, Partial) else ""
         number = isinstance(layout, ShardSize) or (isinstance(layout, Partial) and layout.host is True)
         torch = torch_name(self.state, self.unit) if number else None
-        if not op or (number and torch is None) or not (number or is_figure(layout)) or self._is_scaled(value):
+        if not op or (number and torch is None) or not (number or is_figure(layout)):
+            return None
+        if op != "mean" and self._is_scaled(value):
             return None
         text = self.unit.names.module.code_for_node(value)
         plain = number or isinstance(value, EXPRESSIONS) or value.lpar

@@ -80,6 +80,8 @@ class Bar(NamedTuple):
     """A progress bar around what is iterated."""
 
     off: str = ""
+    stays: bool = False
+    """It has no option that turns it off."""
 
 
 class TextOf(NamedTuple):

@@ -310,6 +310,28 @@ def test_an_evaluation_that_leaves_out_batches(drop: str, findings: list[str], t
     assert trained(**script)[1] == []
 
 
+MEANS = """\
+def penalty(x, y):
+    return torch.nn.functional.mse_loss(model(x), y)
+held = torch.utils.data.DataLoader(other, batch_size=32, drop_last={drop})
+kept = []
+with torch.no_grad():
+    for x, y in held:
+        gap = penalty(x, y)
+        kept.append(gap)
+print(torch.mean(torch.stack(kept)))"""
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_no_word_of_a_smaller_last_batch_where_the_loader_leaves_it_out(
+    drop: bool, messages: Callable[[str], list[tuple[str, str]]]
+) -> None:
+    steps = GIVEN_BACK.format(given="total", reads="epoch(loader, True)")
+    found = [text for id, text in messages(steps + MEANS.format(drop=drop)) if id == "mean-of-batches"]
+    assert ["smaller last batch" in text for text in found] == [not drop]
+    assert all("repeated rows that fill up the last one" in text for text in found)
+
+
 CHOSEN = """\
 def feed(rows, part):
     {chosen}

@@ -44,6 +44,18 @@ def test_a_sum_that_is_divided_by_the_rows_is_averaged_as_one_number(
     assert findings == []
 
 
+def test_an_average_over_several_steps_with_one_batch_is_averaged_over_the_processes_too(trained: Trained) -> None:
+    several = (
+        "of_batch = 0.0\nfor _ in range(5):\n    optimizer.zero_grad()\n"
+        "    gap = torch.nn.functional.mse_loss(model(x), y)\n    gap.backward()\n    optimizer.step()\n"
+        "    of_batch += gap.item()\ntotal += of_batch / 5"
+    )
+    text, findings = trained(step=several, epoch="print(total / len(loader))")
+    number = "torch.tensor(of_batch / 5, dtype=torch.float64)"
+    assert f'total += accelerator.reduce({number}, reduction="mean").item()\n' in text
+    assert findings == []
+
+
 WHOLE = """\
 import numpy as np
 import torch
