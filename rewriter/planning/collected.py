@@ -50,7 +50,7 @@ from ..analysis.layouts.swallowed_errors import swallowed_errors
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.sharding.survival import survival
-from ..analysis.syntax.definitions import bindings_value
+from ..analysis.syntax.definitions import bindings_value, unshadowed
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.gradient_path import backward_operand
 from ..analysis.training.hand_schedules import early_horizons
@@ -316,9 +316,18 @@ class Collected:
 
     def before_prepare(self, call: cst.Call) -> bool:
         """Whether a call that is given a variable comes before what prepares that."""
-        given = self.unit.names.module.code_for_node(call.args[0].value)
-        own = (Stands(unit, prepare) for unit, prepare in self.plan.prepares if given in prepare.names)
-        return any(stands.follows(self.unit, call) for stands in own)
+        names, given = self.unit.names, call.args[0].value
+        text = names.module.code_for_node(given)
+        own = [Stands(unit, prepare) for unit, prepare in self.plan.prepares if text in prepare.names]
+        if not any(stands.follows(self.unit, call) for stands in own):
+            return False
+        binding = names.binding(given) if isinstance(given, cst.Name) else None
+        seen = unshadowed(names, binding, given) if binding is not None else ()
+        code, at = names.function(call), names.order(call)
+        passed = [s.prepare.node for s in own if s.unit is self.unit and names.function(s.prepare.node) is code]
+        ends = [end for node in passed if (end := names.end(node)) < at]
+        # this one is prepared above, and another of the name below
+        return not seen or not all(any(names.order(d) <= end for end in ends) for d in seen)
 
     def _printed(self, reducer: Reducer) -> Iterable[Gather]:
         """Losses of a step that are printed, where the step's batch is cut: that of one process is a part of them."""
