@@ -677,6 +677,12 @@ def test_a_figure_that_is_begun_before_the_training_and_a_function_that_draws_st
     assert begun not in cells[3].partition("notebook_launcher(")[0]
 
 
+def test_the_gpus_of_a_notebook_are_chosen_where_it_starts() -> None:
+    file = _migrated(f"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n{IMPORTS}", BUILD, LOOP)
+    (told,) = (found.remedy for found in file.diagnoses if found.id == "launcher")
+    assert told == "choose them where the notebook starts: CUDA_VISIBLE_DEVICES=... jupyter lab"
+
+
 MEASURE = """\
 def measure(model, loader):
     total = 0
