@@ -122,8 +122,7 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     "fix the script first and run it on one device, then migrate it",
                     case="undefined",
                 )
-            own = _hands_out(state, source)
-            if uncut is not None and own:
+            if uncut is not None and _hands_out(state, source):
                 return _not_cut(state, reach, uncut, record)
             if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
                 if uncut is not None:
