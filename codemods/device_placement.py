@@ -50,6 +50,7 @@ from ..rewriter.editing.edits import (
     Remove,
     Replace,
     opened,
+    speaks_of_device,
     speaks_of_moving,
 )
 from ..rewriter.facts.reasons import about
@@ -63,7 +64,7 @@ ID = "device_placement"
 def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Remove the moves that ``prepare`` makes, and change the others to the accelerator's device."""
     for statement in facts.visible:
-        yield Remove(ID, statement, reason="the launcher chooses the GPUs of each process", drops=speaks_of_moving)
+        yield Remove(ID, statement, reason="the launcher chooses the GPUs of each process", drops=speaks_of_device)
     for string in facts.numbered:
         yield Replace(ID, string, _any_gpu, reason="each process has its own GPU")
     for guard in facts.opened:

@@ -10,6 +10,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
+MARK = "_is_accelerate_prepared"
+"""The attribute by which users of Accelerate ask whether a model is prepared."""
+
 
 class Front:
     """

@@ -50,6 +50,8 @@ class Effect(NamedTuple):
     @property
     def verb(self) -> str:
         """What every process does, as a verb."""
+        if self.creates:
+            return "creates"
         words = {
             EffectKind.PRINT: "prints", EffectKind.CONSOLE: "prints", EffectKind.DOWNLOAD: "downloads",
             EffectKind.COMMAND: "runs",

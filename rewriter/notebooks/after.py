@@ -126,24 +126,32 @@ def made_again(
     return {name: line for name, line in found.items() if line}
 
 
-def drawing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[int]]:
+def drawing(notebook: Notebook, files: Sequence[FileResult], joint: bool = False) -> dict[int, set[int]]:
     """The cells that train and draw when that is done: for their positions, the lines that draw, with those that need
-    what these make, and those before the training that only begin a figure (``fig, ax = plt.subplots()``)."""
+    what these make, and those before the training that only begin a figure (``fig, ax = plt.subplots()``). ``joint``:
+    also those after the training that draw, and use a function that the migration changes (``evaluate(...)``)."""
     texts = [masked(cell.text) for cell in notebook.cells]
     functions, trains = showing(texts), training(files)
+    changed = _changed(notebook.script(), files) if joint else set()
     found: dict[int, set[int]] = {}
+    trained = False
     for n, text in enumerate(texts):
         body = ast.parse(text).body
-        ends = [m for m, statement in enumerate(body, 1) if not used(ast.unparse(statement)).isdisjoint(trains)]
-        rest = range(ends[-1], len(body)) if ends else ()
+        uses = [used(ast.unparse(statement)) for statement in body]
+        ends = [m for m, names in enumerate(uses, 1) if not names.isdisjoint(trains)]
+        together = {m for m, names in enumerate(uses) if trained and not names.isdisjoint(changed)}
+        trained = trained or bool(ends)
+        rest = range(ends[-1] if ends else 0, len(body)) if ends or together else ()
         shown = {m for m, s in enumerate(body) if not defines(s) and shown_by([s], functions)}
         first = next((m for m in rest if m in shown), None)
         if first is None:
             continue
-        begun = {m for m in shown if m < ends[0] - 1 and _only_drawn_with(body, m, first)}
+        begun = {m for m in shown if ends and m < ends[0] - 1 and _only_drawn_with(body, m, first)}
         drawn = _drawn(body, begun | shown.intersection(rest), rest)
         left = [body[m] for m in sorted(shown - drawn)]
         if left and not shows_figures(left):  # the training draws in this figure
+            continue
+        if not drawn.isdisjoint(together):
             continue
         taken = set[int]().union(*(_lines_of(body, m, text) for m in drawn))
         others = set[int]().union(*(_lines_of(body, m, text) for m in range(len(body)) if m not in drawn))
@@ -199,7 +207,7 @@ def _only_drawn_with(body: Sequence[ast.stmt], position: int, until: int) -> boo
 
 def _lines_of(body: Sequence[ast.stmt], position: int, text: str) -> set[int]:
     """The lines of a statement, with the comments above it."""
-    first = (body[position - 1].end_lineno or 0) + 1 if position else body[position].lineno
+    first = (body[position - 1].end_lineno or 0) + 1 if position else 1
     end = body[position].end_lineno or 0
     last = text.count("\n") + 1 if position == len(body) - 1 else end
     return {*range(min(first, body[position].lineno), last + 1)}
@@ -273,6 +281,20 @@ def _end_with_blanks(statement: ast.stmt, lines: Sequence[str]) -> int:
 
 def check_functions(notebook: Notebook, after: After, before: str, done: Sequence[FileResult]) -> None:
     """Refuse cells that use a function which the migration changes."""
+    changed = _changed(before, done)
+    for n in sorted(after.cells):
+        if both := sorted(use(masked(notebook.cells[n].text)).reads & changed):
+            raise NotGathered(
+                notebook.cells[n].number,
+                f"it uses {both[0]}, which the migration changes for the training processes",
+                "Give this cell a copy of that function with a name of its own",
+                both[:1],
+                case="function",
+            )
+
+
+def _changed(before: str, done: Sequence[FileResult]) -> set[str]:
+    """The functions and classes that the migration changes, and those of the notebook that use them, by name."""
     old, new = _definitions(before), _definitions(unhidden(done[0].after.decode()))
     changed = {name for name, text in old.items() if new.get(name) != text}
     changed |= {
@@ -285,15 +307,7 @@ def check_functions(notebook: Notebook, after: After, before: str, done: Sequenc
     }
     while more := {n for n, text in old.items() if n not in changed and use(text).reads & changed}:
         changed |= more
-    for n in sorted(after.cells):
-        if both := sorted(use(masked(notebook.cells[n].text)).reads & changed):
-            raise NotGathered(
-                notebook.cells[n].number,
-                f"it uses {both[0]}, which the migration changes for the training processes",
-                "Give this cell a copy of that function with a name of its own",
-                both[:1],
-                case="function",
-            )
+    return changed
 
 
 def _definitions(text: str) -> dict[str, str]:

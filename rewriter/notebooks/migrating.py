@@ -71,13 +71,18 @@ def plan_notebook(
         return NotebookPlan(notebook, planned, refusal=why)
     if home is not None and (function := started_by_itself(notebook, home, result.files)):
         return NotebookPlan(notebook, planned, function)
-    parted = notebook.parted(drawing(notebook, result.files), choosing(notebook, result.files))
-    ways = _Ways(notebook, parted, planned, lambda text: plan([source_of(notebook, text), *modules], *settings))
-    first = ways.plan()
-    if first.holds:
-        return first
-    other = ways.plan(whole=True)
-    return other if other.holds else first
+    devices = choosing(notebook, result.files)
+    plain, together = (notebook.parted(drawing(notebook, result.files, joint), devices) for joint in (False, True))
+    first: NotebookPlan | None = None
+    for parted, whole in ((plain, False), (plain, True), (together, False)):
+        if first is not None and parted is together and together == plain:
+            break
+        ways = _Ways(notebook, parted, planned, lambda text: plan([source_of(notebook, text), *modules], *settings))
+        if (found := ways.plan(whole)).holds:
+            return found
+        first = first or found
+    assert first is not None
+    return first
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class Collected:
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in plan_.findings if u is unit),
             *(a for a in totals if isinstance(a, Finding) and not self._is_filled_exactly(a)),
-            *left_to_launcher(state, unit, reach, self.visible, program.shared),
+            *left_to_launcher(state, unit, reach, self.visible, program.shared, program.config.launched),
             *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
             *(survival(state, unit, reach, training, plan_.stands) if self._shards() else ()),

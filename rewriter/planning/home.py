@@ -20,6 +20,7 @@ from ..analysis.devices.device_flags import Flag
 from ..analysis.devices.device_names import DeviceName, condition_of_branches, cpu_condition
 from ..analysis.devices.former_devices import Former, former_devices, found_by
 from ..analysis.distributed.init_sites import Start
+from ..analysis.layouts.swallowed_errors import ends_all
 from ..analysis.syntax.definitions import attribute_assignments, bindings_value
 from ..analysis.syntax.nodes import is_docstring, names_read
 from ..analysis.syntax.scopes import Binding
@@ -344,7 +345,7 @@ class Homes:
         condition = cpu_condition(self.state, unit, name)
         arguments = (("cpu", condition),) if condition is not None else ()
         first = self._earlier(unit, name, condition, needs, prepares)
-        anchor, ran_on = _anchor(unit, name), former_devices(self.state, unit, name.definitions, condition)
+        anchor, ran_on = self._anchor(unit, name, needs), former_devices(self.state, unit, name.definitions, condition)
         if name.binding in self.lent:
             return Home(
                 first or anchor,
@@ -413,7 +414,7 @@ class Homes:
     ) -> cst.CSTNode | None:
         """The statement before the device's definition that already needs the accelerator (a print, the optimizer that
         is prepared after it), if the names that the constructor's arguments read are defined by then."""
-        order, definition = unit.names.order, _anchor(unit, name)
+        order, definition = unit.names.order, self._anchor(unit, name, needs)
         block = getattr(unit.names.parents[definition], "body", ())
         ready = self._defined_by(unit, name, condition)
         places = {
@@ -429,6 +430,23 @@ class Homes:
                 found: cst.CSTNode = statement
                 return found
         return None
+
+    def _anchor(self, unit: Unit, name: DeviceName, needs: dict[Code, None]) -> cst.CSTNode:
+        """The statement that always runs where the device is defined: not a branch, which another run may pass over."""
+        anchor = name.definitions[0]
+        for around in unit.names.enclosing(anchor, cst.If, cst.Try):
+            if not _is_entry_guard(around) and not self._ends_in(unit, around, anchor, needs):
+                anchor = around
+        return anchor
+
+    def _ends_in(self, unit: Unit, around: cst.CSTNode, inside: cst.CSTNode, needs: dict[Code, None]) -> bool:
+        """Whether an error in the ``try`` around a statement of its body ends the job, and nothing else needs the
+        accelerator on that way: ``except Exception: alert(); raise``."""
+        if not isinstance(around, cst.Try) or around.body not in unit.names.ancestors(inside):
+            return False
+        ways = [*around.handlers, *([around.finalbody] if around.finalbody is not None else [])]
+        needed = any(self._runs_need(unit, way, needs) for way in ways)
+        return not needed and all(ends_all(self.state, handler.body) for handler in around.handlers)
 
     def _defined_by(self, unit: Unit, name: DeviceName, condition: str | None) -> int:
         """The position in the source after which all names that a condition reads are defined."""
@@ -466,15 +484,6 @@ class Homes:
 def owner(name: DeviceName) -> Code:
     """The code in which a device variable lives."""
     return name.binding.scope.function.node
-
-
-def _anchor(unit: Unit, name: DeviceName) -> cst.CSTNode:
-    """The statement that always runs where the device is defined: not a branch, which another run may pass over."""
-    anchor = name.definitions[0]
-    for around in unit.names.enclosing(anchor, cst.If, cst.Try):
-        if not _is_entry_guard(around):
-            anchor = around
-    return anchor
 
 
 def _is_entry_guard(node: cst.CSTNode) -> bool:

@@ -11,6 +11,8 @@ from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.containers import members
 from ..analysis.dataflow.fixed_attributes import fixed_attribute
 from ..analysis.dataflow.loader_wrappers import wraps
+from ..analysis.dataflow.modules import imported as full_name
+from ..analysis.dataflow.modules import slot_of
 from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.syntax.definitions import is_target, unshadowed
 from ..analysis.syntax.nodes import dotted, parameters
@@ -273,8 +275,11 @@ def _uses(state: State, reach: Reach, training: Training, origin: Origin) -> dic
 
 def _gives(state: State, unit: Unit, definition: cst.CSTNode, origin: Origin) -> bool:
     """Whether one of a variable's definitions is what puts the thing there (loop targets never are)."""
-    if isinstance(definition, (cst.Param, cst.ImportAlias)):
+    if isinstance(definition, cst.Param):
         return True
+    if isinstance(definition, cst.ImportAlias):  # `optim = optim.Adam(...)`: the import gives a module
+        imported = slot_of(state, full_name(unit, definition))
+        return imported is not None and origin in imported.things
     if not isinstance(definition, cst.Name):
         return False
     for around in unit.names.ancestors(definition):

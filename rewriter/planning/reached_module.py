@@ -261,13 +261,13 @@ class ReachedModule:
         code = self._unit.names.function(node)
         if isinstance(code, cst.Module) and self._unit.place.name != ENTRY:
             return "it runs where this module is imported, before the accelerator is created"
-        if code in self._program.shared:
-            return f"{self._program.shared[code]} uses this function too, and has no accelerator"
-        home = self._way.home
+        home, shared = self._way.home, self._program.shared.get(code)
         chosen = dict(home[1].arguments).get("cpu") if home is not None else None
         early = chosen is not None and Before(self._program.reach, self._way)(self._unit, node)
-        if early and not self._knows_itself(node) and self._may_ask(node):
+        if early and not self._knows_itself(node) and (shared is not None or self._may_ask(node)):
             return f"it knows its rank only once the accelerator is created, with `cpu={chosen}`"
+        if shared is not None:
+            return f"{shared} uses this function too, and has no accelerator"
         return "this code has no access to the accelerator"
 
     def _gives_device(self, call: cst.CSTNode) -> bool:

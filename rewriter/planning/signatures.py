@@ -200,8 +200,10 @@ class Signatures:
         unit = self.reach.unit(code)
         scope = unit.names.scopes[code]
         uncalled = code in self.apart
-        optional = uncalled or (code in self.shared and used_elsewhere(unit, code) is not None)
-        param = self.parameter(code) if alone and code not in self.shared else None
+        elsewhere = used_elsewhere(unit, code) is not None
+        imported = elsewhere and isinstance(unit.names.parents.get(code), cst.Module)  # a part of an entry script
+        optional = uncalled or imported or (code in self.shared and elsewhere)
+        param = self.parameter(code) if alone and code not in self.shared and not imported else None
         places = positional(code)
         method = self.holders.method(code)
         bound = "classmethod" in decorators(code) or (method is not None and method[0] is code)

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
+from ..classes import MARK
 from ..collectives.gather import gather_pieces
 from ..collectives.objects import broadcast_objects
 from ..collectives.world import World
@@ -181,7 +182,7 @@ class Preparation:
         if self._settings.recipe is not None:
             first = self._world.rank == 0
             self._converted += convert(model, self._precision.word, self._settings.recipe, self._device, first)
-        model.__dict__["_is_accelerate_prepared"] = True
+        model.__dict__[MARK] = True
         if self._all_devices is not None:
             on_all = self._all_devices.model(model, not evaluation_mode)
             if not evaluation_mode:
@@ -439,7 +440,7 @@ class Preparation:
         for layer in self._converted:
             layer.undo()
         for model in self.models:
-            model.__dict__.pop("_is_accelerate_prepared", None)
+            model.__dict__.pop(MARK, None)
             restore(model)
         for held in (self._converted, self.models, self.engines, self.gates, self.schedulers, self.loaders):
             held.clear()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..classes import MARK
 from ..device.placement import for_files
 from ..errors import CheckpointError
 from .tensors import without_ties, write_tensors
@@ -35,7 +37,8 @@ def save_whole(obj: Any, file: Any, safe_serialization: bool = False) -> None:
     if not isinstance(file, (str, os.PathLike)):
         if safe_serialization:
             raise CheckpointError("save(..., safe_serialization=True) needs a path, not an open file.")
-        torch.save(obj, file)
+        with _without_marks(obj):
+            torch.save(obj, file)
         return
     path = Path(os.path.realpath(file))
     if not path.parent.is_dir():
@@ -48,7 +51,8 @@ def save_whole(obj: Any, file: Any, safe_serialization: bool = False) -> None:
         if safe_serialization:
             _write_safe(obj, temporary)
         else:
-            torch.save(obj, temporary)
+            with _without_marks(obj):
+                torch.save(obj, temporary)
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
@@ -56,6 +60,18 @@ def save_whole(obj: Any, file: Any, safe_serialization: bool = False) -> None:
     finally:
         temporary.unlink(missing_ok=True)
         folder.rmdir()
+
+
+@contextmanager
+def _without_marks(obj: Any) -> Iterator[None]:
+    """Whole models are saved as the script made them: a file has what it would have without us."""
+    held = [obj, *obj.values()] if isinstance(obj, dict) else [obj]
+    marked = [one for one in held if isinstance(one, torch.nn.Module) and one.__dict__.pop(MARK, False)]
+    try:
+        yield
+    finally:
+        for model in marked:
+            model.__dict__[MARK] = True
 
 
 def _write_safe(obj: Any, path: Path) -> None:

@@ -773,6 +773,22 @@ def test_a_path_that_the_writing_function_makes_and_returns(
     assert f"wait_for_everyone()\n    return {returned}\n" in at_once and at_once.count("wait_for_everyone") == 1
 
 
+KEEPS_PATH = {
+    "a namespace": ("from argparse import Namespace", "Namespace(size=4, path=path)"),
+    "a namespace of types": ("import types", "types.SimpleNamespace(path=path)"),
+    "a data class": ("import dataclasses\n@dataclasses.dataclass\nclass Where:\n    path: str", "Where(path)"),
+    "a named tuple": ("from collections import namedtuple\nWhere = namedtuple('Where', 'path size')", "Where(path, 4)"),
+}
+
+
+@pytest.mark.hazard("U18")
+@pytest.mark.parametrize(("top", "made"), KEEPS_PATH.values(), ids=KEEPS_PATH)
+def test_a_path_that_an_object_is_made_with(top: str, made: str, migrated: Callable[[str], str]) -> None:
+    load = "def load(named):\n    return np.load(named)\n\n"
+    end = f"path = 'a.npy'\nnp.save(path, w)\nkept = {made}\nw = load(kept.path)\n"
+    assert f"{WAIT}\nw = load(kept.path)" in migrated(f"{IMPORTS}\n{top}\n{load}{TRAINS}{end}")
+
+
 def test_another_file_that_a_helper_names_is_not_waited_for(migrated: Callable[[str], str]) -> None:
     make = 'def make(at):\n    np.save(os.path.join(at, "a.npy"), 1)\n    return os.path.join(at, "b.npy")\n'
     assert "wait_for_everyone" not in migrated(f"{IMPORTS}\nimport os\n{make}{TRAINS}np.load(make(out))\n")

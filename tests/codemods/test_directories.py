@@ -78,6 +78,23 @@ def test_an_error_that_ends_the_process_that_lost_the_race(leaves: str, lines: L
     assert lines(imports=IMPORTS, top=top) == ([before], [after], [])
 
 
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize(
+    "leaves", ["print('no folder')\n    raise", "sys.exit('no folder')", "raise RuntimeError('out')"]
+)
+def test_an_error_that_ends_the_process_although_nothing_was_asked(leaves: str, lines: Lines) -> None:
+    """The folder must be new: the second process ended the job, because the first had made it."""
+    top = f"import sys\ntry:\n    os.makedirs('out')\nexcept OSError:\n    {leaves}"
+    out, new, findings = lines(imports=IMPORTS, top=top)
+    assert "    os.makedirs('out')" in out and findings == []
+    assert [line.strip() for line in new[:2]] == ["if accelerator.is_main_process:", "os.makedirs('out')"]
+
+
+def test_an_error_after_which_the_function_returns(lines: Lines) -> None:
+    top = "def new():\n    try:\n        os.mkdir('out')\n    except FileExistsError:\n        return\n\nnew()"
+    assert lines(imports=IMPORTS, top=top) == ([], [], [])
+
+
 @pytest.mark.parametrize("inner", ["os.path.join(out, 'a')", "os.path.join(out, 'a', 'b')", "Path(out) / 'a'"])
 def test_all_wait_for_a_new_folder_before_they_make_one_in_it(inner: str, lines: Lines) -> None:
     """Another process made it on the way to the inner one, and the main process found that it is there."""

@@ -227,6 +227,14 @@ def test_what_has_no_rows_in_front_is_refused(top: str, loop: str, model: str, r
     assert {one.id for one in file.diagnoses} <= {"no-data-parallel-axis", "unknown-loader"}
 
 
+def test_why_the_batches_of_an_own_class_cannot_be_cut_is_told(result: Result) -> None:
+    """It was said that nobody can tell whether an object of a class that is there is a loader."""
+    model = "model = nn.LSTM(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    loop = "for inputs, b in feed:\n    out, _ = model(inputs[0])\n    loss = F.cross_entropy(out, b)\n"
+    (told,) = result(script(CLASS, loop, model)).diagnoses
+    assert told.id == "no-data-parallel-axis" and "LSTM reads the dimension of the rows" in told.message
+
+
 def test_a_mean_over_chosen_entries_is_told(result: Result) -> None:
     loop = "for a, b in batches(x, y, 16):\n    known = b != 0\n    loss = F.cross_entropy(model(a)[known], b[known])\n"
     assert {"weighted-mean", "sharded-batch"} <= {one.id for one in result(script(GENERATOR, loop)).diagnoses}

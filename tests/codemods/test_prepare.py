@@ -817,3 +817,59 @@ def test_what_an_object_trains_is_prepared_by_the_name_that_it_trains_it_by(resu
     """A runtime that wraps models returns another object: the one that was kept before would train alone."""
     after = (result(SOLVER, target=Target.ACCELERATE).after or b"").decode()
     assert "self.model, self.optimizer = accelerator.prepare(" in after
+
+
+ANEW = """\
+import argparse
+import sys
+import torch
+import torch.optim as optim
+from torch import nn
+from torch.utils.data import DataLoader
+
+try:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda:0")
+    args = parser.parse_args()
+    device = torch.device(args.device if torch.cuda.is_available() else "cpu")
+    model = nn.Linear(4, 1).to(device)
+    optim = optim.Adam(model.parameters(), lr=0.1)
+    left = iter(DataLoader(held, batch_size=4))
+    for epoch in range(2):
+        loader = DataLoader(rows, batch_size=4, shuffle=True)
+        for i, (x, y) in enumerate(loader):
+            loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+            optim.zero_grad()
+            loss.backward()
+            optim.step()
+            if i == len(loader) - 1:
+                break
+            try:
+                x, y = next(left)
+            except StopIteration:
+                left = iter(DataLoader(held, batch_size=4))
+                x, y = next(left)
+            print(nn.functional.mse_loss(model(x.to(device)), y.to(device)).item())
+    loader = DataLoader(held, batch_size=4)
+    total = 0
+    with torch.no_grad():
+        for x, y in loader:
+            total += nn.functional.mse_loss(model(x.to(device)), y.to(device), reduction="sum").item()
+    print(total)
+except Exception:
+    sys.stderr.flush()
+    raise
+"""
+
+
+def test_what_is_made_below_a_try_and_anew_in_a_handler() -> None:
+    """An optimizer by the name of its module was prepared where that is imported; the accelerator was made before what
+    it reads; a loader that is made anew at the end of an iterator was taken for one of some processes; and a loader
+    that is prepared was called early, because another of its name is below."""
+    (file,) = migrate([decode(ANEW.encode(), Path("a.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert not file.blocked
+    assert '    args = parser.parse_args()\n    accelerator = Accelerator(cpu=args.device == "cpu")\n' in after
+    assert "    model, optim = accelerator.prepare(\n" in after and after.count("optim = accelerator.prepare") == 1
+    assert after.count("iter(accelerator.prepare(DataLoader(held, batch_size=4)))") == 2
+    assert [trait.kind for trait in file.traits if trait.name == "len(loader)"] == []

@@ -55,9 +55,12 @@ def _word(node: cst.BaseExpression) -> str | None:
 
 
 def left_to_launcher(
-    state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode], shared: Container[Code]
+    state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode], shared: Container[Code], notebook: bool
 ) -> Iterator[Finding]:
-    """The findings about GPUs that the script numbers by itself; ``shared``: functions that other programs use, too."""
+    """The findings about GPUs that the script numbers by itself; ``shared``: functions that other programs use, too.
+    ``notebook``: its own process starts the others."""
+    start = "jupyter lab" if notebook else "torchlift launch ..."
+    when = "where the notebook starts" if notebook else "at launch"
     for statement in removed:
         if chooses(unit, statement):
             yield Finding(
@@ -65,7 +68,7 @@ def left_to_launcher(
                 statement,
                 "the script chose its own GPUs: every process would see the same GPUs, and the second process may find "
                 "none for itself",
-                "choose them at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
+                f"choose them {when}: CUDA_VISIBLE_DEVICES=... {start}",
                 Severity.NOTE,
                 case="own-choice",
             )
@@ -79,7 +82,7 @@ def left_to_launcher(
                 "launcher",
                 call,
                 "the launcher now assigns a GPU to each process; the script's own GPU number has no effect",
-                "choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
+                f"choose the GPUs {when}: CUDA_VISIBLE_DEVICES=... {start}",
                 Severity.NOTE,
                 case="own-choice",
             )

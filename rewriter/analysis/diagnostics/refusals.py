@@ -13,7 +13,7 @@ from ...facts.torch_api.loading import row
 from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name
-from ..dataflow.values import CallRecord, Function, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, Instance, State, Unit, origins
 from ..distributed.manual_ddp import ByHand
 from ..distributed.replacements import distributed
 from ..layouts.by_hand.data_sources import is_data
@@ -122,6 +122,8 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
                     "fix the script first and run it on one device, then migrate it",
                     case="undefined",
                 )
+            if uncut is not None and _hands_out(state, source):
+                return _not_cut(state, reach, uncut, record)
             if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
                 if uncut is not None:
                     return _not_cut(state, reach, uncut, record)
@@ -199,6 +201,14 @@ def _is_collection(state: State, unit: Unit, name: cst.Name) -> bool:
 
 def _makes_array(name: str) -> bool:
     return name in ("builtins.list", "builtins.sorted", "builtins.tuple") or name.startswith("numpy.")
+
+
+def _hands_out(state: State, source: cst.BaseExpression) -> bool:
+    """Whether a loop goes over an object of the program's own class, by its own code: no loader of torch."""
+    slot = state.values.get(source)
+    things = slot.things if slot is not None else ()
+    klasses = [thing.klass for thing in things if isinstance(thing, Instance)]
+    return bool(klasses) and len(klasses) == len(things) and all(k.method("__iter__") for k in klasses)
 
 
 def _made_by_hand(loop: cst.For, name: str) -> Finding:

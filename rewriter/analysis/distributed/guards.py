@@ -13,6 +13,7 @@ from ..dataflow.call_constants import CallConstants, Constants, excludes
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
+from ..dataflow.raised import met_alone
 from ..dataflow.values import State, Unit
 from ..effects.file_caches import if_missing
 from ..syntax.definitions import bindings_value
@@ -73,6 +74,8 @@ class Guards:
         if isinstance(above, cst.With):
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
             return below is above.body and any(last_name(call.func) in turns() for call in calls)
+        if isinstance(above, (cst.ExceptHandler, cst.ExceptStarHandler)):
+            return met_alone(self.state, above.type)  # all come to the end of an iterator together
         return isinstance(above, HANDLERS)
 
     def _is_own_part(self, unit: Unit, iterated: cst.BaseExpression) -> bool:

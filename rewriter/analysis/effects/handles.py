@@ -294,7 +294,7 @@ class Handles:
         return not self.may_exist(call) and not self.is_tested(call)
 
     def may_exist(self, call: cst.Call) -> bool:
-        """Whether ``exist_ok=True`` is given, or the error is caught, and does not end what asked for the folder."""
+        """Whether ``exist_ok=True`` is given, or the error is caught, and the script goes on after it."""
         value = keyword(call, "exist_ok")
         if isinstance(value, cst.Name) and value.value == "True":
             return True
@@ -302,8 +302,15 @@ class Handles:
             assert isinstance(around, cst.Try)
             catching = [h for h in around.handlers if _catches(h)]
             if catching and any(node is call for node in descendants(around.body)):
-                return not (self.is_tested(call) and any(ends(h.body, self._exits) for h in catching))
+                return not any(self._fails(h) or (self.is_tested(call) and self._leaves(h)) for h in catching)
         return False
+
+    def _fails(self, handler: cst.ExceptHandler) -> bool:
+        """Whether a handler raises, or ends the process: it does not go on with a folder that was there."""
+        return self._leaves(handler) and not any(nodes_in(handler.body, cst.Return, cst.Continue, cst.Break))
+
+    def _leaves(self, handler: cst.ExceptHandler) -> bool:
+        return ends(handler.body, self._exits)
 
     def _exits(self, node: cst.CSTNode) -> bool:
         record = self.state.calls.get(node) if isinstance(node, cst.Call) else None

@@ -14,6 +14,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import JOINS_PATHS
 from ..dataflow.modules import imported, unit_named
+from ..dataflow.records import record_fields
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
@@ -29,13 +30,17 @@ class PathNames:
     def __init__(self, state: State, reach: Reach) -> None:
         self.state, self.reach = state, reach
         self._sure: dict[cst.BaseExpression, set[Hashable]] = {}
-        self._kept: dict[str, list[tuple[Unit, cst.Attribute, cst.BaseExpression]]] = {}
+        self._kept: dict[str, list[tuple[Unit, cst.BaseExpression, cst.BaseExpression]]] = {}
+        """By the name of an attribute: the module, the object that has it, and what that is given."""
         for unit in reach.units:
             for node in unit.names.every(cst.Assign):
                 for target in node.targets if isinstance(node, cst.Assign) else ():
                     if isinstance(node, cst.Assign) and isinstance(target.target, cst.Attribute):
-                        kept = (unit, target.target, node.value)
+                        kept = (unit, target.target.value, node.value)
                         self._kept.setdefault(target.target.attr.value, []).append(kept)
+            for call in unit.names.calls:
+                for name, value in self._made_with(call):
+                    self._kept.setdefault(name, []).append((unit, call, value))
 
     def of(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
         """The names of a path, of which it shares one with another that may be the same."""
@@ -88,7 +93,7 @@ class PathNames:
         if isinstance(path, cst.Attribute):
             holders = self._things(path.value)
             for at, kept, value in self._kept.get(path.attr.value, ()):
-                if not holders.isdisjoint(self._things(kept.value)):
+                if not holders.isdisjoint(self._things(kept)):
                     yield at, value
         elif (found := self.definition(unit, path)) is not None:
             home, binding = found
@@ -96,6 +101,18 @@ class PathNames:
             yield from self.reach.given(binding)
             params = [d for d in binding.definitions if isinstance(d, cst.Param)]
             yield from ((home, param.default) for param in params if param.default is not None)
+
+    def _made_with(self, call: cst.Call) -> Iterator[tuple[str, cst.BaseExpression]]:
+        """The attributes of what a call makes that are what it is given: ``Namespace(path=path)``, a data class."""
+        record = self.state.calls.get(call)
+        if record is None or self.reach.called(call):
+            return
+        fields = () if any(arg.star for arg in call.args) else record_fields(self.state, record)
+        for at, arg in enumerate(call.args):
+            if arg.keyword is not None:
+                yield arg.keyword.value, arg.value
+            elif at < len(fields):
+                yield fields[at], arg.value
 
     def returned(self, call: cst.Call) -> Iterator[tuple[Unit, cst.BaseExpression]]:
         """What the functions of the program that a call reaches return, and the module of each."""

@@ -14,7 +14,8 @@ import libcst as cst
 from ...facts.torch_api import surroundings
 from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name
-from ..dataflow.values import External, State, Unit
+from ..dataflow.raised import comes_alike, met_alone
+from ..dataflow.values import State, Unit
 from ..syntax.leaving import exits_quietly, quiet_exit
 from .decisions import Joint, jumps, leaves
 
@@ -40,7 +41,7 @@ def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
 def goes_on(state: State, handler: Handler) -> bool:
     """Whether a handler catches what one process may meet alone, and does not end all processes."""
     left = any(word != "consumer" for word in jumps(handler.body))  # if "memory" in str(error): continue
-    return _is_own(state, handler.type) and (left or not _ends_all(state, handler.body))
+    return met_alone(state, handler.type) and (left or not ends_all(state, handler.body))
 
 
 def _parts(unit: Unit, joint: Joint, node: cst.Try | cst.TryStar, handler: Handler) -> bool:
@@ -54,26 +55,14 @@ def _parts(unit: Unit, joint: Joint, node: cst.Try | cst.TryStar, handler: Handl
     return decides and joint.equality.is_local(unit, node.body)
 
 
-def _is_own(state: State, caught: cst.BaseExpression | None) -> bool:
-    """Whether a handler catches what one process may meet alone; none of its kinds comes on all alike."""
-    kinds = [e.value for e in caught.elements] if isinstance(caught, cst.Tuple) else [caught]
-    return not all(kind is not None and _comes_alike(state, kind) for kind in kinds)
-
-
-def _comes_alike(state: State, kind: cst.BaseExpression) -> bool:
-    slot = state.values.get(kind)
-    names = [t.qualified for t in (slot.things if slot is not None else ()) if isinstance(t, External)]
-    return bool(names) and all(map(surroundings.raised_alike, names))
-
-
-def _ends_all(state: State, block: cst.CSTNode) -> bool:
+def ends_all(state: State, block: cst.CSTNode) -> bool:
     """Whether a block always ends all processes: it raises an error, or exits with a status that is one."""
     last = block.body[-1] if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)) else block
     if isinstance(last, cst.If):
         branches = [last.body, last.orelse.body if isinstance(last.orelse, cst.Else) else last.orelse]
-        return all(branch is not None and _ends_all(state, branch) for branch in branches)
+        return all(branch is not None and ends_all(state, branch) for branch in branches)
     if isinstance(last, cst.With):
-        return _ends_all(state, last.body)
+        return ends_all(state, last.body)
     small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
     if isinstance(small, cst.Raise):
         return not quiet_exit(small)
@@ -86,7 +75,7 @@ def _suppresses(state: State, entered: cst.BaseExpression) -> bool:
     record = state.calls.get(entered) if isinstance(entered, cst.Call) else None
     if record is None or outside_name(record) != "contextlib.suppress":
         return False
-    return any(not _comes_alike(state, arg.value) for arg in record.node.args)
+    return any(not comes_alike(state, arg.value) for arg in record.node.args)
 
 
 def _line(unit: Unit, handler: Handler) -> str:

@@ -13,6 +13,7 @@ import pytest
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.cli.main import run
 from torchlift.rewriter.config import Config
+from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.notebooks.document import masked, read_notebook, unmasked
 from torchlift.rewriter.notebooks.migrating import plan_notebook
 from torchlift.rewriter.report.expect import expectations
@@ -684,6 +685,46 @@ def test_a_figure_that_is_begun_before_the_training_and_a_function_that_draws_st
     assert cells[2] == show
     assert cells[3].endswith(f"(training_function, {COUNT}\n{begun}\nshow(ax, history)\nprint(len(history))")
     assert begun not in cells[3].partition("notebook_launcher(")[0]
+
+
+def test_the_gpus_of_a_notebook_are_chosen_where_it_starts() -> None:
+    file = _migrated(f"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n{IMPORTS}", BUILD, LOOP)
+    (told,) = (found.remedy for found in file.diagnoses if found.id == "launcher")
+    assert told == "choose them where the notebook starts: CUDA_VISIBLE_DEVICES=... jupyter lab"
+
+
+MEASURE = """\
+def measure(model, loader):
+    total = 0
+    for x in loader:
+        total += model(x).mean().item()
+    return total / len(loader)"""
+DRAW = "# the curve\nplt.plot(history)\nplt.show()"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        f"{DRAW}\n\nscore = measure(model, loader)\nprint(score)",
+        f"score = measure(model, loader)\nprint(score)\n{DRAW}",
+    ],
+    ids=["below the drawing", "above it"],
+)
+def test_a_cell_that_draws_and_measures_is_cut_in_two(cell: str) -> None:
+    """All processes measure together, and the notebook draws: its cell was refused, because it needs the function."""
+    train = f"history = []\n{LOOP}\nhistory.append(measure(model, loader))"
+    file = _migrated(f"{IMPORTS}\n{MEASURE}", BUILD, train, cell)
+    assert not file.blocked
+    inside, _, drawn = _cells(file.after)[3].partition("notebook_launcher(training_function, ")
+    assert "    score = measure(model, loader" in inside and "curve" not in inside
+    assert drawn.split() == f"{COUNT}\n{DRAW}".split()
+
+
+def test_a_cell_whose_drawing_is_measured_is_not_cut() -> None:
+    train = f"history = []\n{LOOP}\nhistory.append(measure(model, loader))"
+    cell = "plt.plot(history)\nhistory.append(measure(model, loader))\nplt.plot(history)\nplt.show()"
+    file = _migrated(f"{IMPORTS}\n{MEASURE}", BUILD, train, cell)
+    assert [found.case for found in file.diagnoses if found.severity is Severity.BLOCKED] == ["function"]
 
 
 DATA = "rows = torch.ones(8, 1)\nloader = DataLoader(\n    rows, batch_size=4\n)"

@@ -191,3 +191,43 @@ def test_an_import_asks_nobody(tmp_path: Path) -> None:
     assert b"accelerator.backward(" in train.after and not words.changed
     assert [found.id for found in words.diagnoses] == ["main_process"]
     assert "because it runs where this module is imported" in words.diagnoses[0].message
+
+
+EARLIER = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+from rows import make
+
+def setup():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda:0")
+    args = parser.parse_args()
+    device = torch.device(args.device if torch.cuda.is_available() else "cpu")
+    return make("b.pt"), device
+
+if __name__ == "__main__":
+    rows, device = setup()
+    net = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in DataLoader(rows, batch_size=8):
+        optimizer.zero_grad()
+        net(x.to(device)).mean().backward()
+        optimizer.step()
+"""
+
+
+def test_what_runs_before_the_accelerator_is_not_laid_on_who_else_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the function may say after the accelerator is created, it may say whoever else calls it."""
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text("")
+    Path("train.py").write_text(EARLIER)
+    Path("rows.py").write_text(
+        'import torch\n\ndef make(path):\n    print("reading", path)\n    return torch.load(path)\n'
+    )
+    Path("other.py").write_text('from rows import make\n\nprint(len(make("a.pt")))\n')
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path("train.py")])
+    (told,) = (d.message for file in survey.files for d in file.diagnoses if d.id == "main_process")
+    assert "it knows its rank only once the accelerator is created" in told and "other.py" not in told

@@ -205,3 +205,35 @@ def test_what_the_script_itself_calls_keeps_its_parameters_for_others(trained_pr
     assert "def judge(net, loader, device" in after["train"] and findings == []
     after, _ = trained_project(train=JUDGED, other="print()\n")
     assert "def judge(net, loader, accelerator):" in after["train"]
+
+
+TRAINS = """\
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+
+def train(net, rows, epochs, device=torch.device("cpu"), log=None):
+    net.to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        for x in DataLoader(rows, batch_size=8):
+            optimizer.zero_grad()
+            net(x.to(device)).mean().backward()
+            optimizer.step()
+
+if __name__ == "__main__":
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    train(torch.nn.Linear(4, 1), rows, 2, device=device)
+"""
+
+
+def test_a_function_that_trains_by_itself_keeps_its_parameters(trained_project: Project) -> None:
+    """It makes the optimizer: the other program that called it with a device failed with a TypeError."""
+    other = "import torch\nfrom data import others\nfrom train import train\n"
+    call = "train(torch.nn.Linear(4, 1), others, 3, device=torch.device('cpu'))\n"
+    after, findings = trained_project(train=TRAINS, other=other + call)
+    head = 'def train(net, rows, epochs, device=torch.device("cpu"), log=None, accelerator=None):\n'
+    assert f"{head}    if accelerator is None:\n        accelerator = Accelerator()\n" in after["train"]
+    assert "rows, 2, device=device, accelerator=accelerator)" in after["train"] and findings == []
+    after, _ = trained_project(train=TRAINS, other="print()\n")
+    assert "def train(net, rows, epochs, accelerator, log=None):\n" in after["train"]

@@ -122,6 +122,20 @@ def test_things_that_were_prepared_are_marked():
     assert not hasattr(model, "_is_accelerate_prepared")
 
 
+def test_a_whole_model_in_a_file_is_not_marked(tmp_path):
+    """The file is the one that `torch.save(model, path)` would have written."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    (tmp_path / "plain").mkdir()
+    torch.save({"net": model}, tmp_path / "plain" / "net.pkl")
+    accelerator = Accelerator()
+    accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+    accelerator.save({"net": model}, tmp_path / "net.pkl")
+    assert model._is_accelerate_prepared
+    assert (tmp_path / "net.pkl").read_bytes() == (tmp_path / "plain" / "net.pkl").read_bytes()
+    accelerator.save(model, tmp_path / "net.pkl")
+    assert not hasattr(torch.load(tmp_path / "net.pkl", weights_only=False), "_is_accelerate_prepared")
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
 @pytest.mark.parametrize("dispatch", [False, True])
 def test_copies_of_loaders_are_prepared(duplicate, dispatch):

@@ -15,6 +15,11 @@ def test_alone_in_its_line(trained: Trained) -> None:
     assert findings == ["launcher"]
 
 
+def test_its_comment_goes_with_it(trained: Trained) -> None:
+    text, _ = trained(top='import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"  # only the first GPU')
+    assert "first GPU" not in text
+
+
 def test_beside_something_else_in_its_line(trained: Trained) -> None:
     text, _ = trained(top='import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"; print(3)')
     assert 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"; accelerator.print(3)' in text
