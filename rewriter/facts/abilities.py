@@ -22,6 +22,8 @@ class Abilities(NamedTuple):
     """A prepared loader keeps a DistributedSampler that it has; otherwise the rows would be sharded twice."""
     inert: bool
     """It has ``Inert``, which replaces a tracker or file on the processes that must not use it."""
+    early_state: bool
+    """It has ``EarlyState``, which knows the rank before anything is chosen or started."""
     reduces_anywhere: bool
     """``reduce`` takes tensors on any device, the CPU too."""
     shards_batches: bool
@@ -39,6 +41,7 @@ TORCHLIFT = Abilities(
     loads_to_device=True,
     keeps_samplers=True,
     inert=True,
+    early_state=True,
     reduces_anywhere=True,
     shards_batches=True,
     fills_turns=True,
@@ -51,6 +54,7 @@ ACCELERATE = Abilities(
     loads_to_device=False,
     keeps_samplers=False,
     inert=False,
+    early_state=False,
     reduces_anywhere=False,
     shards_batches=False,
     fills_turns=False,

@@ -263,6 +263,8 @@ class ModuleFacts(NamedTuple):
     """Functions that do not get the accelerator, and run only when it exists: they use ``PartialState()``."""
     ahead: frozenset[cst.CSTNode] = frozenset()
     """Prints that may come before the accelerator: so do they."""
+    early: frozenset[cst.CSTNode] = frozenset()
+    """Those where not even the device is chosen: they use ``EarlyState()``."""
     on_cpu: bool = False
     """The accelerator stays on the CPU, whatever the command line says: what comes before it says so, too."""
     placements: tuple[Placement, ...] = ()
