@@ -44,6 +44,8 @@ class Form(Enum):
     REDUCE = "reduce"
     RECEIVE = "receive"
     """All take what the main process has."""
+    SHARE = "share"
+    """A read of a total of all processes, of which each has its part in a figure of its own batches so far."""
 
 
 class Gather(NamedTuple):
