@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         UnknownWordError,
     )
     from .launch.notebook import debug_launcher, notebook_launcher
+    from .process.early import EarlyState
     from .process.rng import set_seed
     from .process.state import PartialState
     from .tracking.inert import Inert
@@ -59,6 +60,7 @@ __all__ = [
     "Accelerator",
     "PartialState",
     "debug_launcher",
+    "EarlyState",
     "find_executable_batch_size",
     "Inert",
     "init_empty_weights",
@@ -119,6 +121,7 @@ _HOME = {
     "TorchDynamoPlugin": ".config.handlers",
     "ProjectConfiguration": ".config.project",
     "debug_launcher": ".launch.notebook",
+    "EarlyState": ".process.early",
     "find_executable_batch_size": ".device.memory",
     "Inert": ".tracking.inert",
     "init_empty_weights": ".device.empty",

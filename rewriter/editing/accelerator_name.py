@@ -19,18 +19,20 @@ from .edits import AddArgument, AddImport, Edit, InsertAfter, InsertBefore, Made
 _STATE = "PartialState"
 """The class that knows the rank in any function, once the accelerator exists."""
 STATE = f"{_STATE}()"
+_EARLY = "EarlyState"
+"""The class that knows the rank before anything is chosen or started."""
 _SILENT = frozenset({"accelerator_setup", "directories", "device_placement"})
 """Rules whose edits need no accelerator at their place."""
 
 
 def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
     """An edit as it is written at its place: ``self.accelerator`` for ``accelerator`` if an object keeps it, and
-    ``PartialState()`` if the accelerator is not visible."""
+    ``PartialState()`` or ``EarlyState()`` if the accelerator is not visible."""
     name, code = facts.accelerator, names.function(edit.node)
     owner = facts.spelled.get(code)
-    asked = _asks_state(edit, code, facts)
-    ahead = f"{_STATE}(cpu=True)" if facts.on_cpu and edit.node in facts.ahead else STATE
-    spoken = ahead if asked else f"{owner}.{name}" if owner is not None else None
+    asked = _asked(edit, code, facts)
+    ahead = f"{_STATE}(cpu=True)" if facts.on_cpu and edit.node in facts.ahead else f"{asked}()"
+    spoken = ahead if asked is not None else f"{owner}.{name}" if owner is not None else None
     if spoken is None or isinstance(edit.node, (cst.Param, cst.FunctionDef, cst.Module)):
         return edit
     if isinstance(edit, Replace):
@@ -42,16 +44,22 @@ def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
     return edit
 
 
-def _asks_state(edit: Edit, code: cst.CSTNode, facts: ModuleFacts) -> bool:
-    return (code in facts.behind or edit.node in facts.ahead) and edit.rule not in _SILENT
+def _asked(edit: Edit, code: cst.CSTNode, facts: ModuleFacts) -> str | None:
+    """The class that says which process this is, where the accelerator does not."""
+    if edit.rule in _SILENT:
+        return None
+    if code in facts.behind or edit.node in facts.ahead:
+        return _STATE
+    return _EARLY if edit.node in facts.early else None
 
 
 def imported(edits: Sequence[Edit], names: Names, facts: ModuleFacts) -> Iterator[AddImport]:
     """The imports that such spellings need."""
     for edit in edits:
-        if _asks_state(edit, names.function(edit.node), facts) and not isinstance(edit, AddImport):
-            why = f"`{_STATE}` knows which process this is"
-            yield AddImport(edit.rule, facts.module, facts.abilities.module, _STATE, reason=why, unit=edit.unit)
+        asked = _asked(edit, names.function(edit.node), facts)
+        if asked is not None and not isinstance(edit, AddImport):
+            why = f"`{asked}` knows which process this is"
+            yield AddImport(edit.rule, facts.module, facts.abilities.module, asked, reason=why, unit=edit.unit)
 
 
 def _through(make: Callable[[cst.CSTNode], Made], spoken: str, name: str) -> Callable[[cst.CSTNode], Made]:

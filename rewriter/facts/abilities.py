@@ -22,6 +22,8 @@ class Abilities(NamedTuple):
     """A prepared loader keeps a DistributedSampler that it has; otherwise the rows would be sharded twice."""
     inert: bool
     """It has ``Inert``, which replaces a tracker or file on the processes that must not use it."""
+    early_state: bool
+    """It has ``EarlyState``, which knows the rank before anything is chosen or started."""
     reduces_anywhere: bool
     """``reduce`` takes tensors on any device, the CPU too."""
     adds_means: bool
@@ -41,6 +43,7 @@ TORCHLIFT = Abilities(
     loads_to_device=True,
     keeps_samplers=True,
     inert=True,
+    early_state=True,
     reduces_anywhere=True,
     adds_means=True,
     shards_batches=True,
@@ -54,6 +57,7 @@ ACCELERATE = Abilities(
     loads_to_device=False,
     keeps_samplers=False,
     inert=False,
+    early_state=False,
     reduces_anywhere=False,
     adds_means=False,
     shards_batches=False,

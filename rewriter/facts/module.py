@@ -44,6 +44,8 @@ class Form(Enum):
     REDUCE = "reduce"
     RECEIVE = "receive"
     """All take what the main process has."""
+    SHARE = "share"
+    """A read of a total of all processes, of which each has its part in a figure of its own batches so far."""
 
 
 SUM_OF_MEANS = "sum_of_means"
@@ -273,6 +275,8 @@ class ModuleFacts(NamedTuple):
     """Functions that do not get the accelerator, and run only when it exists: they use ``PartialState()``."""
     ahead: frozenset[cst.CSTNode] = frozenset()
     """Prints that may come before the accelerator: so do they."""
+    early: frozenset[cst.CSTNode] = frozenset()
+    """Those where not even the device is chosen: they use ``EarlyState()``."""
     on_cpu: bool = False
     """The accelerator stays on the CPU, whatever the command line says: what comes before it says so, too."""
     placements: tuple[Placement, ...] = ()

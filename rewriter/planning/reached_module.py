@@ -97,11 +97,11 @@ class ReachedModule:
         settings, told = program.settings, list(found.findings)
         prepares = tuple(p for u, p in found.plan.prepares if u is unit)
         behind = {code for code in way.behind - way.reaches if code in unit.names.scopes}
-        ahead, new = self._ahead(), program.existing is None
+        (ahead, early), new = self._ahead(), program.existing is None
         dead = self._dead()
 
         def attained(node: cst.CSTNode) -> bool:
-            return here(node) or unit.names.function(node) in way.behind or node in ahead
+            return here(node) or unit.names.function(node) in way.behind or node in ahead or node in early
 
         def joined(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.after
@@ -111,7 +111,11 @@ class ReachedModule:
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
-        told.extend(unreached_effects(effects, found.handles, found.received, attained, self._why))
+        told.extend(
+            unreached_effects(
+                effects, found.handles, found.received, lambda n: attained(n) or not self._is_run_by_all(n), self._why
+            )
+        )
         late = (w for w in found.read_back if way.code and may_follow(program.reach, unit, w.node, way.code))
         told.extend(unreached_waits(late, attained))  # what never runs after the training reads no file of it
         apart = [s for s in found.saves if not here(s.call) and attained(s.call) and (transparent or not s.whole)]
@@ -187,6 +191,7 @@ class ReachedModule:
             spelled={code: name for code, name in way.spelled.items() if code in unit.names.scopes},
             behind=frozenset(behind),
             ahead=ahead,
+            early=early,
             on_cpu=way.home is not None and way.home[1].arguments == _ON_CPU,
             placements=placements,
             arrivals=tuple(a for a in found.arrivals if here(a.loop)),
@@ -233,9 +238,10 @@ class ReachedModule:
             behaviour=found.behaviour,
         )
 
-    def _ahead(self) -> frozenset[cst.CSTNode]:
+    def _ahead(self) -> tuple[frozenset[cst.CSTNode], frozenset[cst.CSTNode]]:
         """What asks which process this is where the accelerator is not, or not yet: what is shown, written or
-        downloaded, what keeps a file open, and the waits for a file."""
+        downloaded, what keeps a file open, and the waits for a file. And of these what asks the environment alone,
+        because nothing may be chosen there: it neither waits nor lets others wait."""
         found = self._found
         shown = [e.node for e in found.effects if e.kind in _SHOWN]
         waits = [wait.node for wait in found.read_back]
@@ -246,15 +252,14 @@ class ReachedModule:
                 if (line := checkpoints.as_write(self._unit, save)) is not None:
                     written += [save.call, line.node]
         brought = [e.node for e in found.effects if e.kind in _BROUGHT]
-        nodes = {
-            node
-            for node in (*shown, *waits, *kept, *written, *brought)
-            if not self.here(node) and self._knows_itself(node)
-        }
-        behind = self._way.behind
-        if any(not self.here(w) and w not in nodes and self._unit.names.function(w) not in behind for w in waits):
+        behind, named = self._way.behind, self._unit.names
+        away = {node for node in (*shown, *waits, *kept, *written, *brought) if not self.here(node)}
+        nodes = {node for node in away if self._knows_itself(node)}
+        early = {node for node in away - nodes if self._may_ask_early(node)} - {*waits, *brought}
+        if any(w in away and w not in nodes and named.function(w) not in behind for w in waits):
             nodes.difference_update(written)  # nobody could wait for them
-        return frozenset(nodes)
+            early.difference_update(written)
+        return frozenset(nodes), frozenset(early)
 
     def _why(self, node: cst.CSTNode) -> str:
         """What keeps the accelerator from some code, as the end of a sentence."""
@@ -315,6 +320,20 @@ class ReachedModule:
         if isinstance(code, cst.Module):
             return self._unit.place.name == ENTRY
         return code in program.reach.above(way.code) or code not in program.given_away
+
+    def _may_ask_early(self, node: cst.CSTNode) -> bool:
+        """Whether a process may ask the environment which one it is, and has a reason to."""
+        program = self._program
+        able = program.abilities.early_state and program.existing is None and program.hand is None
+        return able and self._unit.names.function(node) not in self._way.behind and self._is_run_by_all(node)
+
+    def _is_run_by_all(self, node: cst.CSTNode) -> bool:
+        """Whether not the process of a notebook alone runs a node: that starts the others only for the training."""
+        code, reach = self._unit.names.function(node), self._program.reach
+        if not self._program.config.launched or self._way.code is None:
+            return True
+        started = [above for above in reach.above(self._way.code) if not isinstance(above, cst.Module)]
+        return not started or any(code in reach.below(above) for above in started)
 
     def _counts(self) -> Iterator[Count]:
         """What each process counts, or collects, for itself."""

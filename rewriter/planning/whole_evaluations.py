@@ -9,8 +9,10 @@ import libcst as cst
 
 from ..analysis.dataflow.values import origins
 from ..analysis.distributed.apart import condition, said
+from ..analysis.layouts.batch_figures import Kind
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.metrics import Evaluation
+from ..analysis.layouts.sums_of_means import mean_of_batches
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Role
 from ..findings import Severity
@@ -38,6 +40,7 @@ def leave_from_the_start(program: ProgramFacts, evaluations: Sequence[Evaluation
     _leave_trained_on(program, evaluations)
     _leave_alone(program, evaluations)
     _leave_drawn_from(program, evaluations)
+    _leave_sums_of_means(program, evaluations)
 
 
 def without_accelerator(found: Attempt) -> Left:
@@ -73,6 +76,24 @@ def _leave_shared(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> N
         program.optional.update(given)
         if not given:
             evaluation.leave(f"{user} also runs it, with a loader that is not prepared")
+
+
+def _leave_sums_of_means(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
+    """Leave the evaluations whole that add up a mean of each batch, and divide by something else than their number:
+    gathered batches are fewer. Not those over a loader of the training, which is prepared in any case."""
+    if program.config.keep_global_batch:
+        return
+    trained = {loader for loop in program.training.train_loops for loader in program.reach.loaders(loop)}
+    for evaluation in evaluations:
+        if not evaluation.understood or not (evaluation.gather or evaluation.parts):
+            continue
+        sums = {f.node: f.name for f in evaluation.figures if f.kind in (Kind.SUM, Kind.SCALED)}
+        for node, _ in mean_of_batches(program.reach, evaluation.unit, {evaluation.loop}):
+            sums[node] = evaluation.unit.names.one_line(node.target) if isinstance(node, cst.AugAssign) else ""
+        if sums and trained.isdisjoint(evaluation.loaders):
+            at, name = next(iter(sums.items()))
+            evaluation.figures = ()
+            evaluation.leave(f"`{name}` sums up a mean of each batch, and gathered batches are fewer", at=at)
 
 
 def _leave_trained_on(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:

@@ -930,7 +930,8 @@ def test_what_runs_after_the_accelerator_was_created_waits_without_it(fit: str, 
     )
     assert ("    PartialState().wait_for_everyone()\n    state = " in after) is sure
     assert ('    PartialState().print("loaded", args.out)' in after) is sure
-    assert told == ([] if sure else ["read-back", "main_process"])
+    assert ('    EarlyState().print("loaded", args.out)' in after) is not sure
+    assert told == ([] if sure else ["read-back"])
 
 
 KEPT_OBJECT = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, Target
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.source import decode
 
@@ -199,8 +199,10 @@ main()
 
 
 def test_what_is_printed_before_the_condition_for_the_cpu_is_known() -> None:
-    """To ask for the rank would settle the device: that is why, and not that the accelerator is far away."""
-    (file,) = migrate([decode(EARLY.encode(), Path("fit.py"))], CATALOGUE, Config()).files
+    """To ask for the rank would settle the device: that is why, and not that the accelerator is far away. (Ours can
+    ask the environment alone.)"""
+    asked = Config(target=Target.ACCELERATE)
+    (file,) = migrate([decode(EARLY.encode(), Path("fit.py"))], CATALOGUE, asked).files
     (told,) = [each.message for each in file.diagnoses if each.id == "main_process"]
     assert "Accelerator(cpu=args.plain)" in file.after.decode()
     assert told.endswith("because it knows its rank only once the accelerator is created, with `cpu=args.plain`")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config, RawConfig
+from torchlift.rewriter.config import Config, RawConfig, Target
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.source import decode
@@ -53,10 +53,10 @@ if __name__ == "__main__":
 """
 
 
-def migrated(**parts: str) -> tuple[str, list[str]]:
+def migrated(config: Config = Config(), /, **parts: str) -> tuple[str, list[str]]:  # noqa: B008
     """The text of the script, migrated, and the ids of its findings."""
     given = {**dict.fromkeys(("row", "early", "step", "first", "late"), "pass"), **parts}
-    (file,) = migrate([decode(SCRIPT.format(**given).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (file,) = migrate([decode(SCRIPT.format(**given).encode(), Path("train.py"))], CATALOGUE, config).files
     assert b"accelerator.backward(" in file.after
     return file.after.decode(), [found.id for found in file.diagnoses]
 
@@ -162,17 +162,34 @@ def test_where_the_script_stays_on_the_cpu_the_print_says_so_too(place: str) -> 
     assert "PartialState(cpu=True).print(os.getcwd())\n" in after and "main_process" not in findings
 
 
-LEFT = {
+EARLY = {
     "whose device a flag decides": {"step": "x = x.cuda() if args.cuda else x", "late": "print(args)"},
     "before the environment is set": {"late": 'print(args); os.environ["NCCL_DEBUG"] = "INFO"'},
 }
 
 
-@pytest.mark.parametrize("parts", LEFT.values(), ids=LEFT)
-def test_a_print_is_left_and_reported(parts: dict[str, str]) -> None:
-    """Whoever asks first chooses the device, and starts what joins the processes."""
+@pytest.mark.parametrize("parts", EARLY.values(), ids=EARLY)
+def test_a_print_asks_the_environment_where_nothing_is_chosen_yet(parts: dict[str, str]) -> None:
+    """Who asks ``PartialState`` first chooses the device, and starts what joins the processes: it was left to all."""
     after, findings = migrated(**parts)
-    assert "PartialState" not in after and findings == ["main_process"]
+    assert "    EarlyState().print(args)" in after and findings == []
+    assert "PartialState" not in after and "from torchlift.runtime import Accelerator, EarlyState\n" in after
+
+
+def test_accelerate_has_nobody_to_ask_there() -> None:
+    after, findings = migrated(
+        Config(target=Target.ACCELERATE), step="x = x.cuda() if args.cuda else x", late="print(args)"
+    )
+    assert "EarlyState" not in after and "    print(args)" in after and findings == ["main_process"]
+
+
+def test_a_file_waits_for_nobody_there() -> None:
+    """The others would read it before it is whole: only ``PartialState`` can wait."""
+    parts = {"step": "x = x.cuda() if args.cuda else x", "first": "import json"}
+    early = "json.dump(vars(args), open('args.json', 'w'))\n    "
+    assert "if EarlyState().is_main_process:\n" in migrated(**parts, early=early)[0]
+    after, findings = migrated(**parts, early=f"{early}known = json.load(open('args.json'))")
+    assert "EarlyState" not in after and findings == ["main_process"]
 
 
 def test_a_print_for_a_row_is_that_of_the_process_that_has_it() -> None:
@@ -181,16 +198,15 @@ def test_a_print_for_a_row_is_that_of_the_process_that_has_it() -> None:
     assert "PartialState" not in after and "accelerator.print" not in after and findings == []
 
 
-def test_an_import_asks_nobody(tmp_path: Path) -> None:
-    """Other scripts may import the module as well."""
+def test_so_does_a_module_that_is_imported(tmp_path: Path) -> None:
+    """Other scripts may import the module as well: nothing is chosen or started for them."""
     (tmp_path / "train.py").write_text(
         "import words\n" + SCRIPT.format(**dict.fromkeys(("row", "early", "step", "first", "late"), "pass"))
     )
     (tmp_path / "words.py").write_text("print('imported')\n")
     train, words = Surveyor(CATALOGUE, RawConfig()).look([tmp_path / "train.py"]).files
-    assert b"accelerator.backward(" in train.after and not words.changed
-    assert [found.id for found in words.diagnoses] == ["main_process"]
-    assert "because it runs where this module is imported" in words.diagnoses[0].message
+    assert b"accelerator.backward(" in train.after and not words.diagnoses
+    assert words.after == b"from torchlift.runtime import EarlyState\n\nEarlyState().print('imported')\n"
 
 
 EARLIER = """\

@@ -274,20 +274,20 @@ def test_what_runs_before_and_after_the_training_asks(run: Run) -> None:
     assert after["train.py"].endswith('    main(config)\n    PartialState().print("bye")\n')
 
 
-def test_what_runs_before_an_accelerator_that_may_stay_on_the_cpu_asks_nobody(run: Run) -> None:
-    """Its device is not chosen by then, and whoever asked first would choose it."""
+def test_what_runs_before_an_accelerator_that_may_stay_on_the_cpu_asks_the_environment(run: Run) -> None:
+    """Its device is not chosen by then, and whoever asked ``PartialState`` first would choose it."""
     train = GREETED.replace('config = Config.of("digits")', "config = settings()")
     train = train.replace("    loader =", "    if not config.cpu:\n        model = model.cuda()\n    loader =")
     after, findings = run(train, GREET, predict="from settings import greet\n\ngreet()\n")
-    assert list(after) == ["train.py"] and "Accelerator(cpu=config.cpu)" in after["train.py"]
-    assert findings == ["main_process"]
+    assert "Accelerator(cpu=config.cpu)" in after["train.py"] and "EarlyState().print(" in after["settings.py"]
+    assert findings == []
 
 
-def test_what_a_module_does_when_it_is_imported_asks_nobody(run: Run) -> None:
+def test_what_a_module_does_when_it_is_imported_asks_the_environment(run: Run) -> None:
     """A worker that loads data imports it, too."""
     train = GREETED.replace('config = Config.of("digits")', "config = data")
     after, findings = run(train, GREET + "\n\nprint('imported')\n")
-    assert "print('imported')" in after["settings.py"].splitlines() and findings == ["main_process"]
+    assert "EarlyState().print('imported')" in after["settings.py"].splitlines() and findings == []
 
 
 def test_what_workers_run_asks_nobody(run: Run) -> None:

@@ -70,6 +70,7 @@ ROWS: Table = {
     "accelerate.Accelerator": ("accelerator", {}),
     "accelerate.accelerator.Accelerator": ("accelerator", {}),
     "torchlift.runtime.PartialState": ("accelerator", {"state": True}),
+    "torchlift.runtime.EarlyState": ("accelerator", {"state": True}),
     "accelerate.PartialState": ("accelerator", {"state": True}),
     "accelerate.state.PartialState": ("accelerator", {"state": True}),
     "torchlift.runtime.Accelerator.prepare": ("collective", {"op": "prepare"}),

@@ -44,6 +44,51 @@ def test_samples_that_are_left_out(trained: Trained, body: str) -> None:
     assert _told(trained, body, "lambda rows: collate(rows)") == ["weighted-mean"]
 
 
+OBJECTS = """\
+class Together:
+    @staticmethod
+    def plain(samples):
+        samples = [sample for sample in samples if sample is not None]
+        {stacked}
+
+    def method(self, samples):
+        samples = [sample for sample in samples if sample is not None]
+        {stacked}
+
+    def __call__(self, samples):
+        samples = [sample for sample in samples if sample is not None]
+        {stacked}
+
+
+def wide(least, samples, most=9):
+    samples = [sample for sample in samples if sample is not None]
+    {stacked}
+
+
+together = Together()
+loader = DataLoader(data, batch_size=32, collate_fn={given})
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["together", "together.method", "together.plain", "Together.plain", "partial(wide, 3)", "partial(wide, 3, most=5)"],
+)
+def test_samples_that_a_method_or_an_object_leaves_out(trained: Trained, given: str) -> None:
+    """Functions of one parameter were read alone: nothing was said of these."""
+    built = "from functools import partial\n" + OBJECTS.format(stacked=STACKED, given=given)
+    assert trained(built=built)[1] == ["weighted-mean"]
+
+
+@pytest.mark.parametrize("given", ["together", "together.method", "Together.plain", "partial(wide, 3)"])
+def test_a_short_batch_of_stacked_rows_is_short_on_all_processes(trained: Trained, given: str) -> None:
+    """It was refused: what a method collates was taken for another number of rows."""
+    kept = OBJECTS.replace("samples = [sample for sample in samples if sample is not None]", "longest = 3")
+    built = "from functools import partial\n" + kept.format(stacked=STACKED, given=given)
+    loss = "if len(x) < 32:\n    continue\nloss = torch.nn.functional.cross_entropy(model(x), y)"
+    assert trained(built=built, loss=loss)[1] == ["local-decision"]
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -352,9 +352,8 @@ def test_a_mean_of_the_batches_ratios_is_named(collected: str, findings: list[st
         ("100 * hits.item() / y.size(0)", "rates / len(held)", ("note", "average")),
         ("(y == out.argmax(1)).sum().item() / len(out)", "rates / len(held)", ("note", "average")),
         ("hits.item() / y[y == 1].size(0)", "rates / len(held)", ("review", "no-sum")),
-        ("hits.item() / len(y)", "rates / 5", ("review", "too-small")),
     ],
-    ids=["of the rows", "in percent", "by what was given", "of some rows", "divided by a constant"],
+    ids=["of the rows", "in percent", "by what was given", "of some rows"],
 )
 def test_a_rate_of_the_rows_is_a_mean_over_them(rate: str, shown: str, told: tuple[str, str]) -> None:
     """As of a loss, an average of such means is close; it was one more thing to review."""
@@ -617,7 +616,7 @@ for epoch in range(2):
         outs = model(x)
         total += outs["loss"].mean().item()
         best += outs["score"].mean().item()
-    print(total, best)
+    print(total / len(held), best / len(held))
 """
 
 
@@ -666,7 +665,7 @@ with torch.no_grad():
         right += (out.argmax(1) == y).sum().item()
         gap = {called}(out, y)
         worst += gap.item()
-    print(right, worst)"""
+    print(right, worst / len(test_loader))"""
     text, findings = trained(top=f"{top}\njudge = Judge()", epoch=evaluation)
     assert "    out, y = accelerator.gather_for_metrics((out, y))\n" in text
     assert "prepare" not in findings
@@ -690,7 +689,7 @@ with torch.no_grad():
         out = model(x)
         far += measure(out, y).item()
         right += (out.argmax(1) == y).sum().item()
-    print(right, far)"""
+    print(right, far / len(test_loader))"""
 
 
 @pytest.mark.parametrize("reduced", ["near.mean()", "self.squash(near).sum()"])
@@ -874,29 +873,38 @@ def test_a_list_that_only_the_forward_pass_reads_is_gathered_nowhere(trained: Tr
 
 
 SHOWN = {
-    "added up": ("print(sum(kept))", "divided by nothing"),
-    "added up by NumPy": ("print(np.sum(kept))", "divided by nothing"),
-    "divided by their number": ("print(sum(kept) / len(kept))", "an average over batches"),
-    "divided later": ("total = sum(kept)\nprint(total / len(kept))", "an average over batches"),
+    "added up": ("kept.append(loss.item())", "print(sum(kept))", False),
+    "added up by NumPy": ("kept.append(loss.item())", "print(np.sum(kept))", False),
+    "divided by their number": ("kept.append(loss.item())", "print(sum(kept) / len(kept))", True),
+    "divided later": ("kept.append(loss.item())", "total = sum(kept)\nprint(total / len(kept))", True),
+    "divided by a constant": ("total += loss.item()", "print(total / 500)", False),
+    "divided by the rows": ("total += loss.item()", "print(total / len(held.dataset))", False),
+    "divided by nothing": ("total += loss.item()", "print(total)", False),
+    "divided by the batches": ("total += loss.item()", "print(total / len(held))", True),
 }
 
 
-@pytest.mark.parametrize(("shown", "told"), SHOWN.values(), ids=SHOWN)
-def test_means_of_batches_that_are_added_up_are_as_many_as_the_batches(shown: str, told: str) -> None:
-    loop = COLLECTED.format(collected="kept.append(loss.item())", options="").rpartition("\n")[0]
-    text = f"{METER}{TRAINED}{loop}\n{shown}\n"
-    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
-    found = [one.message for one in file.diagnoses if one.id == "mean-of-batches"]
-    assert len(found) == 1 and told in found[0]
+@pytest.mark.parametrize(("collected", "shown", "average"), SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize("split", [False, True])
+def test_means_of_batches_that_are_added_up_are_as_many_as_the_batches(
+    collected: str, shown: str, average: bool, split: bool
+) -> None:
+    """Gathered batches are fewer: the sum was N times too small, as a finding said. With split batches they are not."""
+    loop = COLLECTED.format(collected=collected, options="").rpartition("\n")[0]
+    text = f"{METER}{TRAINED}total = 0\n{loop}\n{shown}\n"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=split)).files
+    after, told = file.after.decode(), [(one.id, one.severity.value) for one in file.diagnoses]
+    assert ("gather_for_metrics(" in after) == (average or split)
+    assert told == ([] if split else [("mean-of-batches", "note")] if average else [("prepare", "note")])
 
 
-@pytest.mark.parametrize(("by", "told"), [("500", "divided by 500"), ("len(held)", "an average over batches")])
-def test_means_of_batches_divided_by_a_constant_are_no_average(by: str, told: str) -> None:
-    loop = COLLECTED.format(collected="total += loss.item()", options="").rpartition("\n")[0]
-    text = f"{METER}{TRAINED}total = 0\n{loop}\nprint(total / {by})\n"
-    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
-    found = [one.message for one in file.diagnoses if one.id == "mean-of-batches"]
-    assert len(found) == 1 and told in found[0]
+def test_a_loader_of_the_training_is_prepared_whatever_is_added_up(trained: Trained) -> None:
+    """Left whole, its evaluation would see a shard: the finding says what its sum is."""
+    evaluation = (
+        "with torch.no_grad():\n    for x, y in loader:\n        total += criterion(model(x), y).item()\nprint(total)"
+    )
+    text, findings = trained(top="criterion = torch.nn.CrossEntropyLoss()", epoch=evaluation)
+    assert "gather_for_metrics(" in text and findings == ["mean-of-batches"]
 
 
 def test_rows_that_map_has_moved_are_rows(trained: Trained) -> None:
