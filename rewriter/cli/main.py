@@ -260,6 +260,10 @@ def _summarise(
     drawn: Sequence[FileResult] = (),
 ) -> None:
     """Say what was done and why, and what to run next; in short where it was drawn above."""
+    if writes and request.paths != ("-",):
+        from ..report.written import as_written
+
+        result = as_written(result)
     hints = list(_hints(result, survey, request, writes, verdict))
     verb = "changed" if writes else "would change"
     summarise(result, survey, request, verb=verb, hints=hints if verdict is None else (), drawn=drawn)

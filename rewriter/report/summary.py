@@ -152,11 +152,12 @@ def _table(page: _Page, told: Sequence[ProgramRow], programs: Sequence[Sequence[
 def _done(page: _Page, result: Result, verb: str, drawn: Sequence[FileResult]) -> None:
     """What was edited, by file and rule; without the reasons if they are in the diff above."""
     page.heading("Changes" if verb == "changed" else "Proposed changes")
+    seen = {file.source.path for file in drawn}
     for file in result.changed:
         name = visible(shown(file.source.path))
         blocked = ", the safe ones" if file.blocked else ""
         rules = Counter(change.rule for change in file.changes)
-        if len(result.changed) >= _MANY or file in drawn:
+        if len(result.changed) >= _MANY or file.source.path in seen:
             each = ", ".join(f"{rule}{TIED}{number}" for rule, number in rules.items())
             page.item(f"{name}: {counted(len(file.changes), 'edit')} ({each}){blocked}", styled=name, style="1")
             continue

@@ -76,12 +76,14 @@ def _counts_what_is_added(names: Names, call: cst.Call, loader: str) -> bool:
     total = quotient.left
     binding = names.binding(total) if isinstance(total, cst.Name) and quotient.right is call else None
     added = (names.parents.get(d) for d in (binding.definitions if binding is not None else ()))
-    return any(
-        isinstance(around, cst.For) and loader in {dotted(part) for part in nodes_in(around.iter, cst.Name, cst.Attribute)}
+    loops = (
+        around
         for statement in added
         if isinstance(statement, cst.AugAssign)
         for around in names.enclosing(statement, cst.For)
+        if isinstance(around, cst.For)
     )
+    return any(loader == dotted(part) for loop in loops for part in nodes_in(loop.iter, cst.Name, cst.Attribute))
 
 
 def by_nature(call: cst.Call) -> str | None:
