@@ -34,6 +34,10 @@ class Cause(NamedTuple):
     """What happens there: a few words that are shown under the code."""
 
 
+CODE = "    "
+"""How a line of a remedy begins that is code to write."""
+
+
 class Finding(NamedTuple):
     """
     Something to tell the user about one place of the source.
@@ -46,6 +50,7 @@ class Finding(NamedTuple):
     node: CSTNode | None
     message: str
     remedy: str = ""
+    """What to do: a sentence, or lines, of which those are code that begin with ``CODE``."""
     severity: Severity = Severity.REVIEW
     part: CSTNode | None = None
     """What of the node it is about, to be underlined: the value in a condition."""

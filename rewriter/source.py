@@ -26,6 +26,8 @@ class SourceError(Exception):
         self.line = line
         self.cause = cause
         self.remedy = remedy
+        self.code, self.column = "", 0
+        """What the line says, and where in it the error is; empty where that is not known."""
 
     def __str__(self) -> str:
         """One line: ``path:line: cause. remedy``."""
@@ -33,11 +35,14 @@ class SourceError(Exception):
         return f"{place}: {self.cause}. {self.remedy}{'.' if self.remedy else ''}".rstrip()
 
 
-def invalid(path: Path | str, line: int, message: str) -> SourceError:
+def invalid(path: Path | str, line: int, message: str, error: SyntaxError | None = None) -> SourceError:
     """The error for a file that the Python which runs ``migrate`` cannot parse."""
     version = ".".join(map(str, sys.version_info[:2]))
     remedy = f"Correct the syntax; if that of a newer Python than {version} is meant, run migrate with that Python"
-    return SourceError(path, line, f"not valid Python: {message}", remedy)
+    told = SourceError(path, line, f"not valid Python: {message}", remedy)
+    if error is not None:
+        told.code, told.column = (error.text or "").rstrip("\n"), error.offset or 0
+    return told
 
 
 def too_new(path: Path | str, line: int, message: str) -> SourceError:

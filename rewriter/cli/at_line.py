@@ -22,8 +22,8 @@ from ..rule import Entry
 from .invoked import invoked, quoted
 from .request import Request
 
-_PLACE = re.compile(r"(?P<file>.+\.(?:py|ipynb)):(?:(?:cell )?(?P<cell>\d+)(?:, line |:))?(?P<line>\d+)")
-"""``train.py:143``, ``train.ipynb:3:7``, and as a finding names it: ``train.ipynb:cell 3, line 7``."""
+_PLACE = re.compile(r"(?P<file>.+\.(?:py|ipynb)):(?:(?:cell )?(?P<cell>\d+)(?: In\[\d*\])?(?:, line |:))?(?P<line>\d+)")
+"""``train.py:143``, ``train.ipynb:3:7``, and as a finding names it: ``train.ipynb:cell 3 In[5], line 7``."""
 _NEAR = 8
 """So many other lines are named where nothing is said of one."""
 
@@ -103,7 +103,7 @@ def _line(file: FileResult, place: AskedLine) -> int:
     if not place.cell:
         remedy = f"Name it as well: --explain '{place.path}:cell 3, line {place.line}'"
         raise ConfigError(str(place), "a line of a notebook is that of a cell", remedy)
-    for number in range(1, len(lines) + 1):
+    for number in range(len(lines), 0, -1):  # the line that begins a cell has the place of its first one
         if notebook.place(number) == (place.cell, place.line):
             return number
     raise ConfigError(str(place), "the notebook has no such line in a cell of code")

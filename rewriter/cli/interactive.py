@@ -10,7 +10,7 @@ from ..project.scan import Survey
 from ..project.session import Session
 from ..report.asking import Asking
 from ..report.diff import shown
-from ..report.rows import alike, reasons
+from ..report.rows import alike, new_lines, reasons
 from ..report.terminal import console
 from ..report.text import counted
 from ..result import Change, FileResult, Result
@@ -53,8 +53,10 @@ class Answers(NamedTuple):
         for _, reason, _ in reasons([change for _, change in self.declined]):
             told[reason] = []
         by_key = {alike(reason): places for reason, places in told.items()}
+        moved = {f.source.path: new_lines(*f.texts) for f in self.result.files if f.source.notebook is None}
         for file, change in self.declined:
-            by_key[alike(change.reason)].append(f"{shown(file.source.path)}{file.at(change.line)}")
+            line = moved[file.source.path](change.line) if file.source.path in moved else change.line
+            by_key[alike(change.reason)].append(f"{shown(file.source.path)}{file.at(line)}")
         parts = [f"{reason} ({_few(list(dict.fromkeys(places)))})" for reason, places in list(told.items())[:_TOLD]]
         more = len(told) - len(parts)
         return "; ".join([*parts, *([f"and {counted(more, 'other reason')}"] if more > 0 else [])])

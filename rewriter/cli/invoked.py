@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 
 from ..config import RawConfig
+from ..facts.command_line import PARSERS, WORDS
+
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(.+?)(?:[ \t]+import\b.*)?$", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 
 
 def invoked() -> str:
@@ -26,6 +31,17 @@ def invoked() -> str:
     if program.stem != "migrate":
         return "migrate"  # not the command: a program that calls it
     return _found(program, program.stem)
+
+
+def takes_arguments(texts: Iterable[str]) -> bool:
+    """Whether a program reads its command line, as far as the texts of its files tell."""
+    for text in texts:
+        imported = (word for line in _IMPORT.findall(text) for word in line.split(","))
+        if not PARSERS.isdisjoint(word.split(".")[0].split(" as ")[0].strip() for word in imported):
+            return True
+        if not WORDS.isdisjoint(_WORD.findall(text)):
+            return True
+    return False
 
 
 def launcher(options: Mapping[str, str]) -> str:

@@ -260,6 +260,10 @@ def _summarise(
     drawn: Sequence[FileResult] = (),
 ) -> None:
     """Say what was done and why, and what to run next; in short where it was drawn above."""
+    if writes and request.paths != ("-",):
+        from ..report.written import as_written
+
+        result = as_written(result)
     hints = list(_hints(result, survey, request, writes, verdict))
     verb = "changed" if writes else "would change"
     summarise(result, survey, request, verb=verb, hints=hints if verdict is None else (), drawn=drawn)
@@ -277,7 +281,7 @@ def _hints(
     result: Result, survey: Survey, request: Request, writes: bool, verdict: SeenVerdict | None
 ) -> Iterator[str]:
     """What was not done and why, and the commands to run next, each on its own line."""
-    from .invoked import chosen, invoked, launcher, quoted
+    from .invoked import chosen, invoked, launcher, quoted, takes_arguments
 
     hook = request.hook
     way = ["--hook"] if hook else [] if request.follow else ["--no-follow"]
@@ -299,7 +303,8 @@ def _hints(
         elif request.paths != ("-",):
             yield f"To apply:  {command} --write {named}"
             if request.verify is None and script and not hook:
-                yield f"To verify: {command} {named} --verify -- ARGUMENTS"
+                arguments = " -- ARGUMENTS" if takes_arguments(_texts(survey, Path(request.paths[0]))) else ""
+                yield f"To verify: {command} {named} --verify{arguments}"
     read = _to_read(survey, changed=False) if hook and not writes else []
     if scripts := read or (_to_read(survey, changed=True) if hook and not writes else []):
         what = "read the findings" if read else "see the changes"
@@ -310,7 +315,7 @@ def _hints(
     if result.blocked and free and not survey.refused and not writes:
         what = "what is not blocked" if hook or len(free) <= _SOME else f"{_SOME} programs that are not blocked"
         yield f"To apply {what}: {command} --write {named if hook else quoted(free[:_SOME])}"
-    if writes and script and named.endswith(".py") and not hook:
+    if writes and result.changed and script and named.endswith(".py") and not hook:
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
     if result.changed and (writes or not hook) and verdict is None:  # a verification has it
         package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
@@ -330,6 +335,12 @@ def _hints(
         if held and not request.write:
             some = quoted(held) if len(held) <= _SOME else otherwise
             yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"
+
+
+def _texts(survey: Survey, script: Path) -> Iterator[str]:
+    """The texts of the program that a script begins."""
+    programs = [program.sources for program in survey.programs]
+    return (s.text for sources in programs if any(s.path == script for s in sources) for s in sources)
 
 
 def _explained(file: FileResult, found: Diagnosis, command: str) -> str:

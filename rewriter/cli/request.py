@@ -36,6 +36,9 @@ _UNSAID: dict[str, Any] = {
 }
 """The default of each option."""
 
+_PAGE = b"<!doctype html"
+"""How a page begins."""
+
 
 class Request(NamedTuple):
     """What the command line asks for."""
@@ -113,6 +116,8 @@ def _request(given: Mapping[str, Any]) -> Request:
         _exclusive(given, "roles", other)
     _exclusive(given, "interactive", "roles", "verify")
     _exclusive(given, "interactive", "html")
+    if given["html"] is not None:
+        _check_page(given["html"])
     _exclusive(given, "hook", "no_follow", "verify")
     for other in ("write", "check", "interactive", "roles", "verify", "partial", "side_by_side"):
         _exclusive(given, "audit", other)
@@ -157,6 +162,17 @@ def _asked(given: Mapping[str, Any]) -> Asked | None:
         raise UsageError("--verify runs one script: name only its file")
     asked = {name: given[name] for name in unsaid if name not in ("arguments", "device")}
     return Asked(**asked, device="xla" if given["device"] else "")
+
+
+def _check_page(name: str) -> None:
+    """``UsageError`` if the page would take the place of something that is no page: ``--html train.py``."""
+    path = Path(name)
+    if path.suffix in (".py", ".ipynb"):
+        raise UsageError(f"--html takes the name of the page: --html report.html {name}")
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as file:
+            if file.read(len(_PAGE)).lower() != _PAGE:
+                raise UsageError(f"--html would replace {name}, which is no page: name another file")
 
 
 def _exclusive(given: Mapping[str, Any], *names: str) -> None:

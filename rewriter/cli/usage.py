@@ -48,7 +48,7 @@ Exit status (if several apply, the highest):
 \b
 Settings are read from [tool.torchlift] in the nearest pyproject.toml:
   select, ignore, per-file-ignores, exclude, assume, target,
-  strategy, mixed-precision, keep-global-batch
+  strategy, device, mixed-precision, keep-global-batch
 
 Scripts that need no change are remembered in .torchlift_cache, at the root of the project.
 """

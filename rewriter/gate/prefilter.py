@@ -68,12 +68,12 @@ def _full(node: ast.expr, names: dict[str, str]) -> str:
     return names.get(node.id, "") if isinstance(node, ast.Name) else ""
 
 
-def syntax_error(data: bytes) -> tuple[int, str] | None:
-    """Return (line, message) if Python cannot parse the bytes of a file, else None."""
+def syntax_error(data: bytes) -> SyntaxError | None:
+    """Return the error if Python cannot parse the bytes of a file, else None."""
     try:
         parse(data)
     except SyntaxError as error:
-        return error.lineno or 0, error.msg
+        return error
     except (ValueError, RecursionError, MemoryError):
         pass
     return None

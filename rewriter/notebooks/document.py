@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -237,7 +238,9 @@ def invalid(before: bytes, after: bytes) -> str:
 
     def complaint(data: bytes) -> str:
         try:
-            nbformat.validate(json.loads(data.removeprefix(BOM)))
+            with warnings.catch_warnings():  # that ids are missing is said on stderr otherwise
+                warnings.simplefilter("ignore")
+                nbformat.validate(json.loads(data.removeprefix(BOM)))
         except nbformat.ValidationError as error:
             return str(error).partition("\n")[0]
         return ""

@@ -37,6 +37,8 @@ from .snapshots import with_snapshots
 from .uses import NotGathered, Use, check_all, defines, imported, made, run, use, uses_of
 
 NAME = "training_function"
+BELOW = "# Moved below the training, "
+"""How the line begins that stays of a cell which shows something between those of the training."""
 
 
 def top_level(text: str, made: str) -> tuple[list[str], frozenset[str]]:
@@ -134,7 +136,7 @@ def gathered(
         _check_classes(notebook.cells, texts, chosen)
     plain |= {position: for_function(texts[position]) for position in moved}
     place = f"in cell {notebook.cells[chosen[-1]].number}"
-    moved_note, below_note = f"# Moved into {NAME}() {place}.", f"# Moved below the training, {place}."
+    moved_note, below_note = f"# Moved into {NAME}() {place}.", f"{BELOW}{place}."
     for position in (*chosen, *moved):
         inside, lines = plain[position]
         note = moved_note if position in chosen else below_note

@@ -15,13 +15,13 @@ from ..facts.module_paths import ModulePaths
 from ..facts.roles import Role
 from ..findings import Severity
 from ..pipeline import Plan, plan
-from ..result import Change, Diagnosis, FileResult, Result
+from ..result import Change, Diagnosis, FileResult, Result, Trait
 from ..rule import Entry
 from ..source import Source
 from .after import After, after_training, check_functions, choosing, drawing
 from .closures import definitions, reached
 from .document import Notebook, file_of, invalid, masked, source_of
-from .gather import NAME, gathered, top_level
+from .gather import BELOW, NAME, gathered, top_level
 from .given import loading_cells
 from .launching import (
     LAUNCHER,
@@ -78,6 +78,8 @@ def plan_notebook(
         if first is not None and parted is together and together == plain:
             break
         ways = _Ways(notebook, parted, planned, lambda text: plan([source_of(notebook, text), *modules], *settings))
+        if whole and ways.same:
+            continue
         if (found := ways.plan(whole)).holds:
             return found
         first = first or found
@@ -95,6 +97,17 @@ class _Ways:
     planned: Plan
     planned_of: Callable[[str], Plan]
     """The plan of another text of the script."""
+
+    @property
+    def same(self) -> bool:
+        """Whether the notebook runs the same cells both ways, or neither way."""
+        return self._after(False) == self._after(True)
+
+    def _after(self, whole: bool) -> After | None:
+        try:
+            return after_training(self.parted, self.planned.result().files, whole)
+        except NotGathered:
+            return None
 
     def plan(self, whole: bool = False) -> NotebookPlan:
         """The notebook runs all cells from the first that shows something of a model; or the ``whole`` rest after the
@@ -396,9 +409,18 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
         changes=tuple(sorted(changes, key=lambda change: (change.line, change.column))),
         diagnoses=_moved(file, source, origins),
         roles=tuple(role._replace(line=origins(role.line)) for role in file.roles),
-        traits=tuple(trait._replace(line=origins(trait.line)) for trait in file.traits),
+        traits=(*(one._replace(line=origins(one.line)) for one in file.traits), *_shown_later(notebook, cells)),
         idle=(),
     )
+
+
+def _shown_later(notebook: Notebook, cells: Sequence[str]) -> Iterator[Trait]:
+    """The cells of which what they show comes after the training."""
+    line = 1
+    for cell, new in zip(notebook.cells, cells, strict=True):
+        if BELOW in new and BELOW not in cell.text:
+            yield Trait("shown-later", f"cell {cell.number}", line + 1)
+        line += masked(cell.text).count("\n") + 2
 
 
 def _launched_at(notebook: Notebook, cells: Sequence[str], text: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..facts.module import ModuleFacts
-from ..findings import Finding, Severity
+from ..findings import CODE, Finding, Severity
 
 _NAMED = re.compile(r"\baccelerator\b")
 
@@ -26,6 +26,7 @@ def followable(finding: Finding, facts: ModuleFacts) -> Finding:
         return finding
     if _NAMED.search(finding.remedy) is None:
         return finding
-    made = f"from {facts.abilities.module} import Accelerator; accelerator = Accelerator()"
-    first = f"Create the accelerator first, where the script starts; migrate keeps it: {made}"
-    return finding._replace(remedy=f"{finding.remedy}. {first}")
+    first = "Create the accelerator first, where the script starts; migrate keeps it:"
+    made = f"{CODE}from {facts.abilities.module} import Accelerator\n{CODE}accelerator = Accelerator()"
+    between = "\n" if "\n" in finding.remedy else ". "
+    return finding._replace(remedy=f"{finding.remedy}{between}{first}\n{made}")

@@ -133,7 +133,7 @@ class Library:
                 if path in self.notebooks:
                     self.notebooks[path].check()
                 decode(data, given)  # which may give a better error message
-                raise invalid(given, error.lineno or 0, error.msg) from None
+                raise invalid(given, error.lineno or 0, error.msg, error) from None
             except (ValueError, RecursionError, MemoryError):
                 tree = ast.Module([], [])
             found = imports_of(tree, by_name=asks(data))

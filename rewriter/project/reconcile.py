@@ -101,7 +101,10 @@ def together(one: FileResult, other: FileResult) -> FileResult | None:
     changes = tuple(sorted(dict.fromkeys((*one.changes, *other.changes)), key=lambda c: (c.line, c.column)))
     idle = tuple(line for line in one.idle if line in other.idle)
     after = one.after if one.after == other.after else _united(one, other)
-    return None if after is None else one._replace(after=after, changes=changes, diagnoses=diagnoses, idle=idle)
+    if after is None:
+        return None
+    traits = tuple(sorted(dict.fromkeys((*one.traits, *other.traits)), key=lambda trait: trait.line))
+    return one._replace(after=after, changes=changes, diagnoses=diagnoses, traits=traits, idle=idle)
 
 
 _Hunk = tuple[int, int, tuple[bytes, ...]]

@@ -404,7 +404,7 @@ def _sound(path: Path, data: bytes) -> None:
     """Raise ``SourceError`` if a file is not text, or not Python."""
     decode(data, path)
     if error := syntax_error(data):
-        raise invalid(path, *error)
+        raise invalid(path, error.lineno or 0, error.msg, error)
 
 
 def _check_roles(raw: RawConfig) -> None:

@@ -12,14 +12,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ..editing.opcodes import opcodes
 from ..project.session import TRAINING, Session, problem_of
 from ..result import FileResult, Result
 from ..source import Source
 from .diff import shown
 from .groups import FRAMED, FindingGroup, groups
 from .inline import said, short
-from .rows import alike, reasons
+from .rows import alike, new_lines, reasons
 from .table import words
 from .terminal import print_diff
 from .text import counted
@@ -68,6 +67,8 @@ class Asking:
         """How many files there are to ask about."""
         self.shown: set[Path] = set()
         """The files whose findings have been shown at their lines."""
+        self._begun: dict[tuple[str, Path], str] = {}
+        """What came from the editor and is not valid, by group and file: it is opened again."""
         self.without_asking: set[str] = set()
         """Rules whose edits are accepted from now on without a question."""
 
@@ -237,11 +238,13 @@ class Asking:
         texts: dict[Source, str] = {}
         for source in session.files(group):
             name = source.path.name if source.notebook is None else f"{source.path.stem}.py"
-            mine = self._from_editor(session.text(group, source), name, source.encoding)
+            begun = self._begun.pop((group, source.path), None)
+            mine = self._from_editor(begun or session.text(group, source), name, source.encoding)
             if mine is None:
                 return False
             if problem := problem_of(mine, source):
-                self._say(f"{shown(source.path)}: {problem}. Your text was not used")
+                self._begun[group, source.path] = mine
+                self._say(f"{shown(source.path)}: {problem}. Your text was not used: e opens it again")
                 return False
             texts[source] = mine
         session.write(group, texts)
@@ -269,29 +272,14 @@ def _need(number: int) -> str:
 
 def _placed(file: FileResult, offered: FileResult, group: str) -> FileResult:
     """A file as it is offered, with the edits of a group at the lines of the text that is shown."""
-    line = _lines(file.texts[0], offered.texts[0])
+    line = new_lines(file.texts[0], offered.texts[0])
     mine = (change for change in file.changes if change.group == group)
     return offered._replace(changes=tuple(change._replace(line=line(change.line)) for change in mine))
 
 
 def _moved(told: FindingGroup, file: FileResult, offered: FileResult) -> FindingGroup:
     """What was found, at its line in the text that is shown; if the line was changed, above the diff."""
-    number = _lines(file.texts[0], offered.texts[0])(told.first.line)
+    number = new_lines(file.texts[0], offered.texts[0])(told.first.line)
     lines, now = (one.texts[0].split("\n") for one in (file, offered))
     same = 0 < told.first.line <= len(lines) and number <= len(now) and lines[told.first.line - 1] == now[number - 1]
     return told._replace(first=told.first._replace(line=number if same else 0))
-
-
-def _lines(before: str, now: str) -> Callable[[int], int]:
-    """Where the lines of a text are in a later one: a line that was changed, where its change is."""
-    if before == now:
-        return lambda line: line
-    codes = opcodes(before.split("\n"), now.split("\n"))
-
-    def line(number: int) -> int:
-        for _, i1, i2, j1, j2 in codes:
-            if i1 < number <= max(i2, i1 + 1):
-                return min(j1 + number - i1, max(j2, j1 + 1))
-        return number
-
-    return line

@@ -58,6 +58,11 @@ def expectations(result: Result) -> Iterator[str]:
         )
     if found := by_kind.get("transforms"):
         yield f"{_named(found, where)}: each process draws its own random transforms."
+    if found := by_kind.get("shown-later"):
+        yield (
+            f"What {where(found) or 'a cell'} shows comes after the training, whose cells are one function now: it is "
+            "of what is there then."
+        )
     if found := by_kind.get("length"):
         yield (
             f"{_named(found, where, 'len(', ')')}: after prepare(...) this is the number of batches per process, 1/N "

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..notebooks.document import MASK, unmasked
 from ..result import CausePlace, Diagnosis, FileResult
+from ..source import SourceError
 from .diff import shown
 from .text import visible
 
@@ -50,6 +51,14 @@ def views(file: FileResult, found: Diagnosis, label: str = "") -> Iterator[View]
         yield View(place(file, found.line), _number(file, found.line), *marked, label)
     if found.cause is not None:
         yield cause_view(file, found.cause)
+
+
+def error_views(error: Exception) -> list[View]:
+    """The line of a file that cannot be parsed, if it is known."""
+    if not isinstance(error, SourceError) or not error.code.strip():
+        return []
+    marked = _marked(error.code, error.column, error.column + 1)
+    return [View(f"{visible(shown(error.path))}:{error.line}", error.line, *marked, "")]
 
 
 @lru_cache(maxsize=16)

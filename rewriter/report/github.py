@@ -9,7 +9,7 @@ from ..result import FileResult, Result
 from ..source import SourceError
 from .diff import shown
 from .groups import FindingGroup, groups
-from .text import counted
+from .text import counted, in_a_sentence
 
 _COMMANDS = {Severity.ERROR: "error", Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "notice"}
 
@@ -43,7 +43,7 @@ def _change(file: FileResult) -> Iterator[str]:
 
 def _finding(group: FindingGroup) -> str:
     file, found = group.file, group.first
-    text = f"{found.message}. {found.remedy}".rstrip(". ")
+    text = f"{found.message}. {in_a_sentence(found.remedy)}".rstrip(". ")
     if others := group.also():
         text += f"\n{others[0].upper()}{others[1:]}"
     column = found.column if file.source.notebook is None else 0

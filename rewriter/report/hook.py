@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from ..findings import Severity
 from ..result import FileResult, Result
 from .diff import shown
-from .frames import frame
+from .frames import error_views, frame
 from .groups import FindingGroup, groups
 from .inline import bare, short
 from .summary import audit_total, files_total
-from .text import counted, visible
+from .text import counted, helping, visible
 
 _STOPS = (Severity.ERROR, Severity.BLOCKED)
 """The severities of findings that are shown with their code."""
@@ -43,7 +43,7 @@ def hook_lines(
         hints: what to run next, one command each.
         encoding: that of the reader's terminal.
     """
-    lines = [line for error in refused for line in _wrapped(f"error: {error}")]
+    lines = [line for error in refused for line in _error(error, encoding)]
     found = groups(result)
     stops = _by_file([group for group in found if group.first.severity in _STOPS])
     for number, told in enumerate(stops):
@@ -59,6 +59,12 @@ def hook_lines(
     return "".join(f"{line}\n" for line in lines)
 
 
+def _error(error: Exception, encoding: str) -> Iterator[str]:
+    yield from _wrapped(f"error: {error}")
+    views = error_views(error)
+    yield from (f"  {line}" for line in frame(views, width=_WIDTH, paint=lambda t, _: t, encoding=encoding))
+
+
 def _by_file(found: Sequence[FindingGroup]) -> list[list[FindingGroup]]:
     """Findings by the file of their first place, the most serious first; those of one cause are one."""
     files: dict[int, list[FindingGroup]] = {}
@@ -72,8 +78,8 @@ def _told(found: Sequence[FindingGroup], encoding: str) -> Iterator[str]:
     first = found[0]
     yield from _line(first)
     yield from (f"  {line}" for line in frame(first.shown(), width=_WIDTH, paint=lambda t, _: t, encoding=encoding))
-    if first.first.remedy:
-        yield from _wrapped(f"help: {visible(first.first.remedy)}", "  ", "        ")
+    for text, before, rest in helping(first.first.remedy):
+        yield from _wrapped(text, f"  {before}", f"  {rest}")
     yield from _lines(found[1:])
 
 

@@ -21,13 +21,13 @@ from ..findings import Severity
 from ..result import FileResult, Result
 from .curves import picture
 from .expect import expectations
-from .frames import place
+from .frames import error_views, place
 from .groups import ORDER, FindingGroup, groups
 from .html_diff import WEIGHTS, sheet, weight
 from .html_frames import code_words, frame, meaning, option_words, path_words
 from .summary import audit_total, outcome
 from .table import ProgramRow, heading, rows
-from .text import counted
+from .text import counted, steps
 from .verdict import number_of, pointed, unforeseen
 
 if TYPE_CHECKING:
@@ -234,9 +234,9 @@ def _listed(
     found: Sequence[FindingGroup], refused: Sequence[SourceError], audited: int | None, anchors: Container[str]
 ) -> str:
     """The findings; ``anchors`` are the lines that the page shows."""
-    errors = "".join(f"<p class='error'>{escape(str(error))}</p>" for error in refused)
+    errors = "".join(f"<p class='error'>{escape(str(error))}</p>{frame(error_views(error))}" for error in refused)
     if not found:
-        return errors or f"<p class='good'>{'No action needed' if audited is None else 'Nothing wrong was found'}.</p>"
+        return errors or f"<p class='good'>{'No findings' if audited is None else 'Nothing wrong was found'}.</p>"
     kinds = [(group.first.id, group.first.case) for group in found]
     first = {kind: number for number, kind in reversed(list(enumerate(kinds)))}
     items = (_finding(n, group, anchors, first[kinds[n]] == n) for n, group in enumerate(found))
@@ -246,7 +246,8 @@ def _listed(
 def _finding(number: int, group: FindingGroup, anchors: Container[str], explained: bool) -> str:
     """One finding; with ``explained`` also what its id means, which is said once."""
     first, word = group.first, group.first.severity.value
-    remedy = f"<p class='remedy'>{code_words(first.remedy)}</p>" if first.remedy else ""
+    told = [f"<pre>{escape(text)}</pre>" if code else code_words(text) for text, code in steps(first.remedy)]
+    remedy = f"<div class='remedy'>{' '.join(told)}</div>" if first.remedy else ""
     links = {
         place(file, told.line): f"#{line if (line := f'file{n}-{told.line}') in anchors else f'file{n}'}"
         for n, file, told in group.members

@@ -11,7 +11,7 @@ from .frames import View, cells, frame, span
 from .groups import FindingGroup
 from .rows import cell_name
 from .table import beginning
-from .text import TIED, visible
+from .text import TIED, helping, visible
 
 COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
 CAUSE, MARGIN = "1;34", "2"
@@ -63,8 +63,8 @@ def said(group: FindingGroup, width: int, encoding: str, *, code: bool) -> Itera
     styles = {"primary": COLORS[first.severity], "cause": CAUSE, "margin": MARGIN}
     for line in frame(views, width=width, paint=lambda text, style: painted(text, styles[style]), encoding=encoding):
         yield f"{bar} {line}"
-    if first.remedy:
-        for line in wrapped(f"help: {visible(first.remedy)}", width, "      "):
+    for text, before, rest in helping(first.remedy):
+        for line in wrapped(before + text, width, rest):
             yield f"{bar} {line}"
 
 

@@ -11,6 +11,7 @@ from ..result import BehaviourReport, CausePlace, FileResult, Result, RoleReport
 from ..source import SourceError
 from .diff import patch, shown
 from .explaining import address, sections
+from .text import in_a_sentence
 
 VERSION = 1
 
@@ -75,7 +76,7 @@ def _file(file: FileResult, written: bool) -> dict[str, Any]:
                 "column": diagnosis.column,
                 "end_column": diagnosis.end,
                 "message": diagnosis.message,
-                "remedy": diagnosis.remedy,
+                "remedy": in_a_sentence(diagnosis.remedy),
                 "cause": _cause(file, diagnosis.cause) if diagnosis.cause is not None else None,
             }
             for diagnosis in file.diagnoses

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -115,6 +115,24 @@ def hunks_of(file: FileResult, context: int = CONTEXT, told: Collection[int] = (
                 number += 1
         hunks.append(Hunk(tuple(_with_origins(blocks, before, after, heads)) if heads else tuple(blocks)))
     return hunks
+
+
+def new_lines(before: str, after: str) -> Callable[[int], int]:
+    """For each line of a text, counted from 1, that of another which it is or which has taken its place."""
+    if before == after:
+        return lambda line: line
+    one, other = _lines(before), _lines(after)
+    found: dict[int, int] = {}
+    for kind, i1, i2, j1, j2 in opcodes(one, other):
+        if kind == "equal":
+            found.update(zip(range(i1 + 1, i2 + 1), range(j1 + 1, j2 + 1), strict=True))
+            continue
+        last = j1 + 1
+        for row in _changed(one, other, range(i1, i2), range(j1, j2)):
+            last = row.new or last
+            if row.old:
+                found[row.old] = max(min(last, len(other)), 1)
+    return lambda line: found.get(line, line)
 
 
 def _order(before: Sequence[str], after: Sequence[str], heads: Collection[str]) -> tuple[list[int], dict[int, int]]:

@@ -14,7 +14,7 @@ from ..result import CausePlace, Diagnosis, FileResult, Result
 from ..source import BOM, SourceError
 from .diff import shown
 from .explaining import address, explanation, one_sentence, sections
-from .text import counted
+from .text import counted, in_a_sentence
 
 HOME = "https://github.com/torchlift/torchlift"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -86,7 +86,7 @@ def _file(file: FileResult) -> Iterator[dict[str, Any]]:
 
 
 def _finding(file: FileResult, found: Diagnosis) -> dict[str, Any]:
-    text = found.message + (f". Help: {found.remedy}" if found.remedy else "")
+    text = found.message + (f". Help: {in_a_sentence(found.remedy)}" if found.remedy else "")
     entry = _entry(found.id, _LEVELS[found.severity], text, file, found.line, found.column, found.end)
     if found.case and found.id in sections():
         entry["properties"] = {"case": found.case, "page": address("findings", found.id, found.case)}

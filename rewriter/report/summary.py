@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..findings import Severity
 from ..result import FileResult, Result
 from .diff import shown
 from .expect import expectations
-from .frames import frame
+from .frames import View, error_views, frame
 from .groups import FRAMED, FindingGroup, groups, placed
 from .inline import CAUSE, COLORS, MARGIN, bare, short
 from .rows import reasons
 from .table import ProgramRow, heading, lines, rows, words
-from .text import TIED, at_lines, counted, visible
+from .text import TIED, at_lines, counted, helping, visible
 
 _ENDLESS = 1_000_000
 """A width that is larger than any line."""
@@ -44,6 +44,11 @@ class _Page:
 
     def paint(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self.color else text
+
+    def frame(self, views: Sequence[View], styles: Mapping[str, str]) -> Iterator[str]:
+        """The lines of code of some views."""
+        room = (self.width if self.wraps else max(self.width, _FRAME)) - 4
+        return frame(views, width=room, paint=lambda t, w: self.paint(t, styles[w]), encoding=self.encoding)
 
     def heading(self, text: str) -> None:
         self.lines += [*([""] if self.lines else []), self.paint(text, "1")]
@@ -118,6 +123,8 @@ def _refused(page: _Page, refused: Sequence[Exception], *, few: bool) -> None:
     named = refused[:_ERRORS] if few else refused
     for error in named:
         page.entry(f"error: {error}")
+        styles = {"primary": COLORS[Severity.ERROR], "margin": MARGIN}
+        page.lines += [f"  {line}" for line in page.frame(error_views(error), styles)]
     if len(named) < len(refused):
         page.entry(f"error: {counted(len(refused) - len(named), 'other file')} cannot be read: --details names them")
 
@@ -145,11 +152,12 @@ def _table(page: _Page, told: Sequence[ProgramRow], programs: Sequence[Sequence[
 def _done(page: _Page, result: Result, verb: str, drawn: Sequence[FileResult]) -> None:
     """What was edited, by file and rule; without the reasons if they are in the diff above."""
     page.heading("Changes" if verb == "changed" else "Proposed changes")
+    seen = {file.source.path for file in drawn}
     for file in result.changed:
         name = visible(shown(file.source.path))
         blocked = ", the safe ones" if file.blocked else ""
         rules = Counter(change.rule for change in file.changes)
-        if len(result.changed) >= _MANY or file in drawn:
+        if len(result.changed) >= _MANY or file.source.path in seen:
             each = ", ".join(f"{rule}{TIED}{number}" for rule, number in rules.items())
             page.item(f"{name}: {counted(len(file.changes), 'edit')} ({each}){blocked}", styled=name, style="1")
             continue
@@ -170,7 +178,7 @@ def _findings(page: _Page, result: Result, drawn: Sequence[FileResult]) -> None:
     found = groups(result)
     if not found:
         if result.changed:
-            page.heading("No action needed")
+            page.heading("No findings")
         return
     above = placed(found, drawn)
     part = "" if len(above) == len(found) else f"{len(above)} of them "
@@ -205,11 +213,9 @@ def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
     page.lines[start] = page.lines[start].replace(f" {word} [", f" {painted} [", 1)
     if views:
         styles = {"primary": COLORS[first.severity], "cause": CAUSE, "margin": MARGIN}
-        room = (page.width if page.wraps else max(page.width, _FRAME)) - 4
-        for line in frame(views, width=room, paint=lambda t, w: page.paint(t, styles[w]), encoding=page.encoding):
-            page.lines.append(f"    {line}")
-    if first.remedy:
-        page.entry(f"help: {visible(first.remedy)}", first="    ", rest="          ")
+        page.lines += [f"    {line}" for line in page.frame(views, styles)]
+    for text, before, rest in helping(first.remedy):
+        page.entry(text, first=f"    {before}", rest=f"    {rest}")
 
 
 def _stops(page: _Page, found: Sequence[FindingGroup]) -> None:

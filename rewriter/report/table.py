@@ -57,13 +57,14 @@ def words(found: Sequence[FindingGroup]) -> str:
 
 
 def rows(result: Result, programs: Iterable[Sequence[Path]]) -> list[ProgramRow]:
-    """A line for each program of which something is said, the worst first; a file of no program has its own."""
+    """A line for each program of which something is said, the worst first, else in the order of the files, that
+    of the page; a file of no program has its own."""
     files = {file.source.path: file for file in result.files}
     told = [(paths[0], [files[path] for path in paths if path in files]) for paths in programs if paths]
     inside = {path for _, own in told for path in (file.source.path for file in own)}
     told += [(path, [file]) for path, file in files.items() if path not in inside]
     found = [_row(result, path, own) for path, own in told if any(file.changed or file.diagnoses for file in own)]
-    return sorted(found, key=lambda row: (_rank(row), row.path))
+    return sorted(found, key=_rank)
 
 
 def heading(told: Sequence[ProgramRow], programs: Iterable[Sequence[Path]]) -> str:

@@ -129,11 +129,13 @@ def _place(file: FileResult, hunk: Hunk, sheet: _Sheet) -> str:
     inside = next((row.before for row in meant), None)
     start = next((row.old for row in meant), first)
     indent = _indent(inside) if inside is not None else _indent(lines[first - 1])
-    for line in reversed(lines[: start - 1]):
+    for number in range(start - 1, 0, -1):
+        line = lines[number - 1]
         if line.strip() and _indent(line) < indent:
             indent = _indent(line)
             if found := _DEFINITION.match(line):
-                return f"@@ {place}, in {visible(found[0].strip())} @@"
+                inner = f", in {visible(found[0].strip())}" if number < first else ""  # else the hunk shows it
+                return f"@@ {place}{inner} @@"
     return f"@@ {place} @@"
 
 

@@ -22,9 +22,16 @@ class Met:
         self._reach, self._nodes = reach, frozenset(nodes)
         self._codes = reach.reached_from(map(self._code, self._nodes))
         """All code that comes to one of them."""
+        self._firsts: dict[cst.CSTNode, cst.CSTNode | None] = {}
+        """What was asked: each condition of a loop asks what runs in its turns."""
 
     def first(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The first of the nodes among what runs when a node does, in the order of ``Reach.runs``."""
+        if node not in self._firsts:
+            self._firsts[node] = self._first(node)
+        return self._firsts[node]
+
+    def _first(self, node: cst.CSTNode) -> cst.CSTNode | None:
         seen: set[Code] = set()
         pending: list[Iterable[cst.CSTNode]] = [self._reach.parts(node)]
         while pending:

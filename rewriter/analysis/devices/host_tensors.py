@@ -12,6 +12,7 @@ from ...facts.torch_api import questions
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import bindings_value, reaching
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from .moves import Mover, is_host
 
@@ -241,16 +242,24 @@ def moved_before(mover: Mover, unit: Unit, node: cst.BaseExpression) -> bool:
     """Whether the script has moved what an expression holds by itself: the name was given its moved self before."""
     if mover.existing:
         return True
-    names = nodes_in(node, cst.Name)
+    bindings = (unit.names.binding(name) for name in nodes_in(node, cst.Name))
     order, loop = unit.names.order, _loop(unit, node)
-    for binding in (unit.names.binding(name) for name in names):
-        for read in binding.reads if binding is not None else ():
+    moves = (move for binding in bindings if binding is not None for move in _moves_of(mover, unit, binding))
+    return any(order(move) < order(node) and _loop(unit, move) is loop for move in moves)
+
+
+def _moves_of(mover: Mover, unit: Unit, binding: Binding) -> list[cst.Call]:
+    """The moves after which a name has its moved self."""
+
+    def found() -> Iterator[cst.Call]:
+        for read in binding.reads:
             attribute = unit.names.parents.get(read)
             moved = unit.names.parents.get(attribute) if isinstance(attribute, cst.Attribute) else None
             if isinstance(moved, cst.Call) and moved.func is attribute and mover.is_move(moved):
-                if order(moved) < order(node) and _loop(unit, moved) is loop and _rebinds(unit, moved, read):
-                    return True
-    return False
+                if _rebinds(unit, moved, read):
+                    yield moved
+
+    return mover.state.once((_moves_of, binding), lambda: list(found()))
 
 
 def _loop(unit: Unit, node: cst.CSTNode) -> cst.CSTNode:

@@ -11,6 +11,7 @@ from ...facts.module import ModuleFacts
 from ...facts.roles import Role
 from ..syntax.names import Names
 from ..syntax.nodes import dotted
+from ..syntax.walk import nodes_in
 from ..training.draws import random_transform
 
 _STATISTICS = re.compile(r"(Lazy)?BatchNorm([123]d)?$")
@@ -61,9 +62,28 @@ def nature(
         elif written == "len" and len(call.args) == 1:
             loader = dotted(call.args[0].value)
             if not by_hand and call not in whole and loader and loader in loaders | prepared:
-                yield call, "length", loader
+                if not _counts_what_is_added(names, call, loader):
+                    yield call, "length", loader
     steps = () if by_hand else _steps(names, loaders | prepared)
     yield from (found for found in steps if found[0] not in unbuilt)
+
+
+def _counts_what_is_added(names: Names, call: cst.Call, loader: str) -> bool:
+    """Whether a length divides what a loop over the same loader adds up: both are of the batches of one process."""
+    quotient = names.parents.get(call)
+    if not isinstance(quotient, cst.BinaryOperation) or not isinstance(quotient.operator, cst.Divide):
+        return False
+    total = quotient.left
+    binding = names.binding(total) if isinstance(total, cst.Name) and quotient.right is call else None
+    added = (names.parents.get(d) for d in (binding.definitions if binding is not None else ()))
+    loops = (
+        around
+        for statement in added
+        if isinstance(statement, cst.AugAssign)
+        for around in names.enclosing(statement, cst.For)
+        if isinstance(around, cst.For)
+    )
+    return any(loader == dotted(part) for loop in loops for part in nodes_in(loop.iter, cst.Name, cst.Attribute))
 
 
 def by_nature(call: cst.Call) -> str | None:

@@ -160,7 +160,8 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
         return _not_cut(state, reach, uncut, record)
     return record.unit, _blocked(
         "no-data-parallel-axis", record.node,
-        "no data loader feeds this training: every process would do the same work on the same data",
+        "no data loader feeds this training, and nothing is seen to be a batch that could be cut into shards: every "
+        "process would train on all of it",
         _FEED, case="no-batches",
     )  # fmt: skip
 
@@ -236,7 +237,7 @@ def _not_cut(state: State, reach: Reach, uncut: Obstacle, backward: CallRecord) 
         uncut.node,
         f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
         remedy,
-        case="not-cut",
+        case="environment" if uncut.plays else "not-cut",
     )
     elsewhere = uncut.unit is not backward.unit
     return uncut.unit, told._replace(cause=Cause(backward.node, "this is the training") if elsewhere else None)

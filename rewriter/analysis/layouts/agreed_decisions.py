@@ -12,7 +12,7 @@ import libcst as cst
 
 from ...facts.module import Form, Gather
 from ...facts.roles import SHARES, Role
-from ...findings import Finding, Severity
+from ...findings import CODE, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
@@ -176,7 +176,7 @@ def _remedy(unit: Unit, found: Decision) -> str:
         return _REMEDY
     word = "while" if isinstance(found.node, cst.While) else "if"
     answer = f'accelerator.reduce(torch.tensor(float(bool({text})), device=accelerator.device), reduction="sum")'
-    return f"let all processes decide as one, by what is true on any of them: `{word} {answer} > 0:`"
+    return f"let all processes decide as one, by what is true on any of them:\n{CODE}{word} {answer} > 0:"
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
@@ -217,7 +217,8 @@ def _first_of(unit: Unit, name: cst.Name) -> cst.BaseExpression | None:
     """The sizes of a tensor of which a variable is given the first alone."""
     binding = unit.names.binding(name)
     definitions = binding.definitions if binding is not None else ()
-    counts = row_counts(unit, unit.names.statement(definitions[0])) if len(definitions) == 1 else ()
+    line = unit.names.statement(definitions[0]) if len(definitions) == 1 else None
+    counts = row_counts(unit, line) if isinstance(line, cst.SimpleStatementLine) else ()  # not a whole loop's `x, y`
     found = (c.assign.value for c in counts if c.binding is binding and c.form == "first of sizes")
     return next(found, None)
 

@@ -34,7 +34,8 @@ def _meaningful(kind: type[cst.CSTNode]) -> tuple[str, ...]:
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The child nodes of a node in source order of their fields, white space and punctuation left out."""
     found: list[cst.CSTNode] = []
-    for name in _FIELDS.get(node.__class__) or _meaningful(node.__class__):
+    names = _FIELDS.get(node.__class__)
+    for name in _meaningful(node.__class__) if names is None else names:  # an operator has none
         value = getattr(node, name)
         kind = value.__class__
         if kind is list or kind is tuple:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _GATHERED = re.compile(r"\b(gather|gather_for_metrics|reduce|all_reduce|all_gather)\(")
+_MAKER = re.compile(r"(?:\w+\.)*(?:Accelerator|PartialState)\(")
 _DEPTH = 4
 """Through so many names and calls a figure is followed."""
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -71,7 +72,7 @@ def _holds(node: ast.stmt, line: int) -> bool:
 def _made(tree: ast.Module, scope: _Scope, name: str, depth: int) -> FigureOrigin | None:
     """Where a name of a function, or of the script, is made of rows of one process."""
     gathered = _gathered(scope)
-    if not depth or name in gathered:
+    if not depth or name in gathered or name in _accelerators(tree):
         return None
     for loop, statement in _in_loops(scope):
         if _changes(statement, name):
@@ -88,6 +89,12 @@ def _made(tree: ast.Module, scope: _Scope, name: str, depth: int) -> FigureOrigi
                 if name in _targets(target) and (found := _followed(tree, scope, node.value, name, target, depth)):
                     return found
     return None
+
+
+def _accelerators(tree: ast.Module) -> set[str]:
+    """The names of the accelerator, to which values are given (`accelerator.backward(loss)`): it is no figure."""
+    made = (n for n in ast.walk(tree) if isinstance(n, ast.Assign) and _MAKER.match(ast.unparse(n.value)))
+    return {name for node in made for target in node.targets for name in _targets(target)}
 
 
 def _followed(

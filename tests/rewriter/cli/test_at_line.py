@@ -90,11 +90,17 @@ def test_a_module_is_looked_at_with_the_program_that_imports_it(explain: Explain
 
 
 def test_a_line_of_a_notebook_is_named_as_a_finding_names_it(explain: Explain) -> None:
-    cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in (CALM, SCRIPT.strip())]
+    texts = (CALM, SCRIPT.strip())
+    cells = [
+        {"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": n}
+        for n, text in enumerate(texts, 4)
+    ]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     Path("train.ipynb").write_text(json.dumps(notebook))
     for words in (["train.ipynb:1:10"], ["train.ipynb:cell 1, line 10"], ["train.ipynb:cell", "1,", "line", "10"]):
         assert "accelerator.backward(loss)" in explain(*words)[1]
+    assert "accelerator.backward(loss)" in explain("train.ipynb:cell 1 In[4], line 10")[1]
+    assert "accelerator = Accelerator" in explain("train.ipynb:cell 2 In[5], line 1")[1], "a first line"
     assert "a line of a notebook is that of a cell" in explain("train.ipynb:10")[2]
     assert "the notebook has no such line" in explain("train.ipynb:9:10")[2]
 

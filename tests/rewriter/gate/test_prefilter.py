@@ -87,7 +87,8 @@ def test_sound_syntax(text: str, recwarn: pytest.WarningsRecorder) -> None:
 
 
 def test_a_syntax_error_has_its_line() -> None:
-    assert syntax_error(b"x = 1\ndef f(:\n") == (2, "invalid syntax")
+    found = syntax_error(b"x = 1\ndef f(:\n")
+    assert found is not None and (found.lineno, found.msg) == (2, "invalid syntax")
 
 
 def test_the_gate_needs_the_standard_library_alone() -> None:

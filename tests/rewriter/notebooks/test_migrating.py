@@ -14,8 +14,10 @@ from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.cli.main import run
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.findings import Severity
+from torchlift.rewriter.notebooks import migrating
 from torchlift.rewriter.notebooks.document import masked, read_notebook, unmasked
 from torchlift.rewriter.notebooks.migrating import plan_notebook
+from torchlift.rewriter.pipeline import Plan, plan
 from torchlift.rewriter.report.expect import expectations
 from torchlift.rewriter.result import FileResult, Result
 from torchlift.rewriter.source import SourceError
@@ -330,6 +332,8 @@ def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     assert plot == "# Moved below the training, in cell 5."
     assert training.endswith(" or 1)\n\nplt.plot(history)\nplt.show()")
     assert training.count("plt") == 2 and "accelerator.is_main_process" not in file.after.decode()
+    told = [text for text in expectations(Result((file,), 1)) if "comes after the training" in text]
+    assert len(told) == 1 and told[0].startswith("What cell 4, line 1 shows comes after the training")
 
 
 def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
@@ -1062,6 +1066,21 @@ REPEATED = {
     "names": "from torch import nn",
     "with others": "import torch\nfrom torch.utils.data import DataLoader",
 }
+
+
+def test_a_refused_notebook_is_not_planned_again_in_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways for the cells after the training are one here: it was planned once more for the second."""
+    planned: list[int] = []
+
+    def counted(*given: Any) -> Plan:
+        planned.append(1)
+        return plan(*given)
+
+    monkeypatch.setattr(migrating, "plan", counted)
+    shows = "plt.plot(model.weight.detach().flatten())"
+    file = _migrated(f"{PLT}\n{IMPORTS}", BUILD, f"!python other.py\n{LOOP}", shows)
+    assert "there is a magic between the cells of the training" in file.diagnoses[-1].message
+    assert len(planned) == 2
 
 
 @pytest.mark.parametrize("again", REPEATED.values(), ids=REPEATED)

@@ -334,6 +334,15 @@ def test_two_programs_that_train_are_migrated_together(paths: tuple[str, ...], l
     assert findings(survey) == []
 
 
+def test_what_changes_at_run_time_is_that_of_all_programs_that_share_a_file(look: Look) -> None:
+    """Only that of the first was said: `migrate .` told less than `migrate train.py`."""
+    shows = {**PROGRAM, "engine.py": ENGINE.replace("    return correct", "    print(len(loader))\n    return correct")}
+    alone = look(shows, "train.py").files
+    both = look({**shows, "tune.py": TUNE}, "tune.py", "train.py").files
+    one, other = ({t for f in files if f.source.path.name == "engine.py" for t in f.traits} for files in (alone, both))
+    assert one and one <= other
+
+
 STARTED_ITSELF = """\
 import torch
 from torch.utils.data import DataLoader

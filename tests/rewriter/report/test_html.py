@@ -121,7 +121,7 @@ def test_what_is_no_python_is_shown_without_colours(text: str) -> None:
 def test_what_is_left_comes_first_and_is_said_where_there_is_nothing() -> None:
     text = page(result(), ())
     assert text.index("stop-id") < text.index("What changes at run time") < text.index("class='sheet'")
-    assert "No action needed" in page(Result(result().files[:0], 1), ())
+    assert "No findings" in page(Result(result().files[:0], 1), ())
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

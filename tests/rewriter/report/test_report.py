@@ -19,11 +19,13 @@ from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.diff import base_of, patch, shown
 from torchlift.rewriter.report.github import workflow_commands
+from torchlift.rewriter.report.hook import hook_lines
 from torchlift.rewriter.report.json_report import json_report
 from torchlift.rewriter.report.roles import roles_table
 from torchlift.rewriter.report.sarif import sarif
 from torchlift.rewriter.report.summary import summary
 from torchlift.rewriter.report.terminal import print_diff
+from torchlift.rewriter.report.text import at_lines
 from torchlift.rewriter.result import CausePlace, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from torchlift.rewriter.source import Source, SourceError, decode
 
@@ -190,8 +192,25 @@ def test_the_summary_says_once_what_is_said_of_several_places(tmp_path: Path, mo
 
 
 @pytest.mark.hazard("U37")
-def test_the_summary_says_when_no_action_is_needed() -> None:
-    assert "\nNo action needed\n" in summary(Result((_file(),), 1), [])
+def test_the_summary_says_when_nothing_is_found() -> None:
+    assert "\nNo findings\n" in summary(Result((_file(),), 1), [])
+
+
+def test_code_to_write_has_lines_of_its_own() -> None:
+    """In a preview and a hook; for machines it is between backticks, on one line."""
+    remedy = "decide as one:\n    if both():\nCreate it first:\n    import x\n    x.make()"
+    result = Result((_file("train.py", BEFORE, AFTER, Diagnosis("clip", Severity.BLOCKED, "m", remedy, 4)),), 1)
+    lines = ["help: decide as one:", "          if both():", "      Create it first:", "          import x"]
+    assert "\n".join(f"    {line}" for line in lines) in summary(result, [])
+    assert "\n".join(f"  {line}" for line in lines) in hook_lines(result, [])
+    said = "decide as one: `if both():`. Create it first: `import x; x.make()`"
+    found = json.loads(json_report(result, [], status=2, written=False))["files"][0]["findings"]
+    assert found[0]["remedy"] == said and f"m. {said}" in workflow_commands(result, [])
+
+
+def test_of_many_lines_some_are_named() -> None:
+    assert at_lines(range(1, 21)).endswith("19, 20")
+    assert at_lines(range(1, 30)) == "lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 19 more"
 
 
 def test_the_summary_is_as_wide_as_the_terminal() -> None:

@@ -83,3 +83,10 @@ def test_a_path_that_is_too_long_keeps_its_beginning_and_the_name_of_its_file() 
     name = file(f"a/{'very_' * 12}long.py", edits=1)
     ((_, line),) = lines(rows(Result((name,), 1), []), 60)
     assert line.split()[1].startswith("...") and line.split()[1].endswith("long.py")
+
+
+def test_programs_that_are_as_bad_stay_in_the_order_of_their_files() -> None:
+    """The page lists its files in that order."""
+    named = [file("z.py", STOP), file("b.py", edits=1), file("a.py", STOP)]
+    told = rows(Result(tuple(named), 3), [[each.source.path] for each in named])
+    assert [row.path for row in told] == ["z.py", "a.py", "b.py"]

@@ -30,15 +30,19 @@ def right(model, loader):
     return hits / seen
 
 
+accelerator = Accelerator()
+train_loader = accelerator.prepare(given)
 for epoch in range(3):
     for x, y in train_loader:
-        accelerator.backward(step(x, y))
+        loss = step(x, y)
+        accelerator.backward(loss)
     loss, accuracy, mean = evaluate(model, test_loader)
     good = right(model, test_loader)
     print(f"epoch {epoch}: loss {loss:.3f}")
     print(f"epoch {epoch}: accuracy {good:.3f} {100 * accuracy:.1f} %")
     accelerator.print("shown by it", accuracy)
     print(mean)
+    accelerator.print(1 / len(train_loader), 100 - accuracy)
     print(good)
     print(epoch, seen_elsewhere)
 """
@@ -53,6 +57,7 @@ GATHER = "add `out, y = accelerator.gather_for_metrics((out, y))` before line 8"
         ("100 * accuracy", "correct", GATHER),
         ("shown by it", "correct", GATHER),
         ("print(mean)", "meter", f"{MEAN}9"),
+        ("100 - accuracy", "correct", GATHER),
         ("print(good)", "", ""),
         ("seen_elsewhere", "", ""),
         ("no such line", "", ""),

@@ -66,7 +66,7 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
     played = next((r for r in state.calls.values() if any(map(questions.plays, outside_names(r)))), None)
     if played is not None:
         reason, keep = "an environment is played, and each process would play its own", "keep it on one device"
-        return Obstacle(played.unit, played.node, reason, remedy=keep)
+        return Obstacle(played.unit, played.node, reason, remedy=keep, plays=True)
     for each in trainings(state, reach, training):
         if done:
             found.loops += each.steps

@@ -45,6 +45,8 @@ class Obstacle(NamedTuple):
     """The code that makes the batches says so, and they come from no loader."""
     remedy: str = ""
     """What else can be done than to feed it from a loader."""
+    plays: bool = False
+    """An environment is played."""
 
 
 class TrialOutcome(NamedTuple):

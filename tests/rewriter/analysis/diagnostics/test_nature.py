@@ -255,6 +255,25 @@ def test_a_figure_of_a_step_that_is_shown(collect: str, log: str, names: list[st
     assert [trait.name for trait in file.traits if trait.kind == "figure"] == names
 
 
+AVERAGE = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+train_loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    total = 0.0
+    for x, y in train_loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, SHOWN)
+"""
+
+
 LENGTHS = """\
 import torch
 from torch.utils.data import DataLoader
@@ -287,6 +306,15 @@ def test_a_loader_that_is_not_prepared_keeps_its_length(looked_at: str, told: se
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"test_loader = accelerator.prepare" not in file.after
     assert {trait.name for trait in file.traits if trait.kind == "length"} == told
+
+
+@pytest.mark.parametrize(("shown", "told"), [("total / len(train_loader)", 0), ("epoch * len(train_loader)", 1)])
+def test_a_mean_over_the_batches_of_a_process_is_one_with_its_own_length(shown: str, told: int) -> None:
+    """`total / len(loader)` was said to change: both are of the same batches."""
+    text = AVERAGE.replace("SHOWN", shown)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"train_loader = accelerator.prepare" in file.after.replace(b"model, optimizer, ", b"")
+    assert [trait.kind for trait in file.traits].count("length") == told
 
 
 def test_a_length_that_is_read_before_prepare_is_that_of_the_script() -> None:
