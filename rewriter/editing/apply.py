@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import libcst as cst
 
+from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .edits import (
     AddArgument,
@@ -276,6 +277,8 @@ def _closed(node: cst.CSTNode, changes: dict[str, object]) -> cst.CSTNode | _Gon
         return _Gone([line for line in footer if line.comment is not None])
     if isinstance(node, (cst.If, cst.Else)):
         return _branch(node, changes)
+    if isinstance(body, _Gone) and isinstance(node, cst.With) and all(map(_only_switches, node.items)):
+        return _Gone([*node.leading_lines, *body.lines])
     if isinstance(body, _Gone):
         changes["body"] = _passing(getattr(node, "body", None), body)
     return node.with_changes(**changes)
@@ -298,6 +301,15 @@ def _branch(node: cst.If | cst.Else, changes: dict[str, object]) -> cst.CSTNode 
         return node.with_changes(test=_not(test), body=orelse.body, orelse=None)
     changes["body"] = _passing(node.body, body)
     return node.with_changes(**changes)
+
+
+def _only_switches(item: cst.WithItem) -> bool:
+    """Whether a context only says how what is in it computes: ``with torch.no_grad():``."""
+    call = item.item
+    name = call.func if isinstance(call, cst.Call) and not call.args else None
+    attribute = name.attr if isinstance(name, cst.Attribute) else name
+    contexts = questions.gradient_contexts("no gradient")
+    return item.asname is None and isinstance(attribute, cst.Name) and attribute.value in contexts
 
 
 _OPPOSITE: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from ..analysis.dataflow.callees import method_name
+from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.code_place import CodePlace
 from ..analysis.dataflow.values import CallRecord, Unit, origins
 from ..analysis.syntax.definitions import unshadowed
@@ -14,7 +14,7 @@ from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants, nodes_in
 from ..analysis.training.training import held_optimizers
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import questions
+from ..facts.torch_api import process_calls, questions
 from .program import EmittedProgram
 from .violation import Violation
 
@@ -58,7 +58,7 @@ def _only_another(program: EmittedProgram, prepare: CallRecord, optimizer: Origi
     mine = {b for b in mine if any(model in origins(program.state.values.get(read)) for read in b.reads)}
     by_name = [binding for binding in _prepared_names(program) if binding.scope is names.scopes[code]]
     holding = [b for b in by_name if any(model in origins(program.state.values.get(read)) for read in b.reads)]
-    makes = {call for binding in (*mine, *holding) for call in _calls_that_make(unit, binding)}
+    makes = {call for binding in (*mine, *holding) for call in _calls_that_make(program, unit, binding)}
     return bool(mine) and bool(holding) and mine.isdisjoint(by_name) and len(makes) > 1
 
 
@@ -79,8 +79,9 @@ def _names_behind(program: EmittedProgram, unit: Unit, node: cst.CSTNode) -> lis
     return found
 
 
-def _calls_that_make(unit: Unit, binding: Binding) -> Iterator[cst.Call]:
-    """The calls that make what a variable holds; those that only give it on, as ``model.train()`` does, are none."""
+def _calls_that_make(program: EmittedProgram, unit: Unit, binding: Binding) -> Iterator[cst.Call]:
+    """The calls that make what a variable holds; those that only give it on, as ``model.train()`` and wrappers do, are
+    none."""
     for definition in binding.definitions:
         assign = next(unit.names.enclosing(definition, cst.Assign), None)
         value = assign.value if isinstance(assign, cst.Assign) else None
@@ -88,7 +89,9 @@ def _calls_that_make(unit: Unit, binding: Binding) -> Iterator[cst.Call]:
             if method_name(value) not in questions.keeps_module():
                 break
             value = value.func.value
-        if isinstance(value, cst.Call) and method_name(value) != "prepare":
+        record = program.state.calls.get(value) if isinstance(value, cst.Call) else None
+        given_on = record is not None and process_calls.same_model(outside_name(record))
+        if isinstance(value, cst.Call) and method_name(value) != "prepare" and not given_on:
             yield value
 
 

@@ -443,3 +443,54 @@ def test_what_the_user_decides_beside_the_launcher_is_said() -> None:
     assert "init_process_group" not in file.after.decode()
     assert found.severity.value == "review"
     assert "whatever `settings.many` says, and `settings.alone` is a part of that" in found.message
+
+
+HYBRID = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+if __name__ == "__main__":
+    use_cuda = True
+    distributed = int(os.environ.get("WORLD_SIZE", 1)) > 1
+    sync_bn = False
+    if distributed:
+        dist.init_process_group(backend="nccl")
+        local_rank = int(os.environ["LOCAL_RANK"])
+    else:
+        local_rank = 0
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    model_train = model.train()
+    if sync_bn and distributed:
+        model_train = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model_train)
+    if use_cuda:
+        if distributed:
+            model_train = model_train.cuda(local_rank)
+            model_train = torch.nn.parallel.DistributedDataParallel(model_train, device_ids=[local_rank])
+        else:
+            model_train = torch.nn.DataParallel(model)
+            model_train = model_train.cuda()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    rows = TensorDataset(torch.randn(64, 8), torch.rand(64, 1))
+    sampler = DistributedSampler(rows) if distributed else None
+    loader = DataLoader(rows, shuffle=sampler is None, batch_size=8, sampler=sampler)
+    for x, y in loader:
+        with torch.no_grad():
+            if use_cuda:
+                x = x.cuda(local_rank)
+                y = y.cuda(local_rank)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model_train(x), y).backward()
+        optimizer.step()
+"""
+
+
+def test_a_model_whose_norms_are_converted_is_the_same_model() -> None:
+    """The check of the new text took it for another, and called its own tool faulty."""
+    file = result(HYBRID)
+    text = file.after.decode()
+    assert "output-check" not in [found.id for found in file.diagnoses]
+    assert "prepare(\n        model_train, optimizer, loader\n    )" in text
+    assert "no_grad" not in text, "a block that is left with nothing goes"

@@ -236,6 +236,20 @@ class TestConflicts:
         assert tree.code == "b = 1\n"
         assert not findings
 
+    @pytest.mark.parametrize(
+        ("head", "after"),
+        [
+            ("with torch.no_grad():", "b = 1\n"),
+            ("with no_grad():", "b = 1\n"),
+            ("with open(path):", "with open(path):\n    pass\nb = 1\n"),
+            ("with torch.no_grad() as c:", "with torch.no_grad() as c:\n    pass\nb = 1\n"),
+        ],
+    )
+    def test_a_context_without_a_body_goes_where_it_does_nothing_else(self, head: str, after: str) -> None:
+        text = Text(f"{head}\n    if cuda:\n        a = 1\nb = 1\n")
+        tree, _, _ = apply(text.module, text.names.parents, [remove(text.statement("a"), "first")])
+        assert tree.code == after
+
     def test_two_replacements_of_one_node(self) -> None:
         text = Text("f(x)\n")
         edits = [rename(text.name("x"), "y", "first"), rename(text.name("x"), "z", "second")]

@@ -238,7 +238,11 @@ class EpochStep:
         return whole and follows_batches(self.reach, self.loop)
 
     def done_already(self) -> bool:
-        attributes = (n for n in self.inside if isinstance(n, cst.Attribute))
+        """Whether the script joins figures of the loop itself; a condition that is decided together says nothing of
+        what is collected."""
+        tests = (node.test for node in self.inside if isinstance(node, (cst.If, cst.While)))
+        decided = {part for test in tests for part in descendants(test)}
+        attributes = (n for n in self.inside if isinstance(n, cst.Attribute) and n not in decided)
         names = ("reduce", "gather", "gather_for_metrics")
         return any(
             a.attr.value in names and origins(self.state.values.get(a.value), Role.ACCELERATOR) for a in attributes
