@@ -72,9 +72,6 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         if gather.form is Form.RECEIVE:
             yield from _received(facts, gather)
             continue
-        if gather.form is Form.SHARE:
-            yield Replace(ID, gather.node, partial(_shared, facts), reason=about(gather.because, gather.node))
-            continue
         others: dict[cst.CSTNode, str] = dict(gather.counts)
         for call in gather.inline:
             make = partial(_gathered, facts, others.get(call), bool(gather.sized))
@@ -139,10 +136,6 @@ def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
         return cst.parse_expression(text)
 
     return Replace(ID, gather.node, make, reason=about(gather.because, gather.node))
-
-
-def _shared(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
-    return cst.parse_expression(f"{_code(node)} / {facts.accelerator}.num_processes")
 
 
 def _code(node: cst.CSTNode) -> str:

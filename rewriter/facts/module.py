@@ -44,8 +44,6 @@ class Form(Enum):
     REDUCE = "reduce"
     RECEIVE = "receive"
     """All take what the main process has."""
-    SHARE = "share"
-    """A read of a total of all processes, of which each has its part in a figure of its own batches so far."""
 
 
 SUM_OF_MEANS = "sum_of_means"

@@ -11,8 +11,9 @@ from ..analysis.dataflow.values import origins
 from ..analysis.distributed.apart import condition, said
 from ..analysis.layouts.batch_figures import Kind
 from ..analysis.layouts.by_hand.plan import ShardedBatches
+from ..analysis.layouts.evaluated_sums import summed_first
 from ..analysis.layouts.metrics import Evaluation
-from ..analysis.layouts.sums_of_means import mean_of_batches
+from ..analysis.layouts.sums_of_means import mean_of_batches, not_summed
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Role
 from ..findings import Severity
@@ -87,9 +88,15 @@ def _leave_sums_of_means(program: ProgramFacts, evaluations: Sequence[Evaluation
     for evaluation in evaluations:
         if not evaluation.understood or not (evaluation.gather or evaluation.parts):
             continue
-        sums = {f.node: f.name for f in evaluation.figures if f.kind in (Kind.SUM, Kind.SCALED)}
-        for node, _ in mean_of_batches(program.reach, evaluation.unit, {evaluation.loop}):
-            sums[node] = evaluation.unit.names.one_line(node.target) if isinstance(node, cst.AugAssign) else ""
+        unit, sums = evaluation.unit, {f.node: f.name for f in evaluation.figures if f.kind in (Kind.SUM, Kind.SCALED)}
+        found = dict(mean_of_batches(program.reach, unit, {evaluation.loop}))
+        joined = [gather for gather in (evaluation.gather, *evaluation.parts) if gather is not None]
+        if program.abilities.adds_means:
+            joined = summed_first(program.state, unit, found, joined)
+        left = not_summed(found, joined)
+        sums = {node: name for node, name in sums.items() if node not in found or node in left}
+        for node in left:
+            sums[node] = unit.names.one_line(node.target) if isinstance(node, cst.AugAssign) else ""
         if sums and trained.isdisjoint(evaluation.loaders):
             at, name = next(iter(sums.items()))
             evaluation.figures = ()

@@ -310,7 +310,7 @@ def is_divided_as_in_script(reach: Reach, unit: Unit, total: Binding, loop: cst.
     the number of the process's own batches: by the samples, by constants, by nothing. What reads it in the loop, as a
     bar does, divides it by those so far."""
     inside = set(descendants(loop))
-    if running_means(unit, total, loop) is None:
+    if any(read in inside and not _is_added_to(unit, read) for read in total.reads):
         return False
     constants = by_constants(reach.state, unit, total, inside)
     if constants and None not in constants:
@@ -319,31 +319,6 @@ def is_divided_as_in_script(reach: Reach, unit: Unit, total: Binding, loop: cst.
         return True
     quotient = _divided(unit, total, inside, _Counts(reach, unit, loop, reach.state.loaders.get(loop, ())))
     return quotient is not None and quotient[1].by_script
-
-
-def running_means(unit: Unit, total: Binding, loop: cst.For) -> list[cst.Name] | None:
-    """The reads of a total in the loop that adds it up, each divided by the number of the process's own batches so far:
-    ``total / (i + 1)``. None where the loop reads it in another way, or begins it anew."""
-    inside, batches = set(descendants(loop)), counter(loop)
-    found = []
-    for read in total.reads:
-        if read not in inside or _is_added_to(unit, read):
-            continue
-        quotient = unit.names.parents.get(read)
-        if not isinstance(quotient, cst.BinaryOperation) or not isinstance(quotient.operator, cst.Divide):
-            return None
-        names = list(nodes_in(quotient.right, cst.Name))
-        counted = bool(names) and all(unit.names.binding(name) is _binding(unit, batches) for name in names)
-        if quotient.left is not read or not isinstance(read, cst.Name) or not counted:
-            return None
-        found.append(read)
-    changes = (unit.names.parents.get(d) for d in total.definitions if d in inside)
-    anew = any(not isinstance(change, cst.AugAssign) for change in changes)
-    return None if found and anew else found
-
-
-def _binding(unit: Unit, name: cst.Name | None) -> Binding | None:
-    return unit.names.binding(name) if name is not None else None
 
 
 def _is_added_to(unit: Unit, read: cst.CSTNode) -> bool:

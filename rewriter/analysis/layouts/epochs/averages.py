@@ -10,7 +10,7 @@ steps, stays that of the process that prints it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -38,7 +38,7 @@ from ..loss_reductions import reduction_of
 from ..losses import reduced
 from ..phases import has_phases
 from ..single_rows import read_alone
-from ..sums_of_means import divisors_in, is_divided_as_in_script, running_means
+from ..sums_of_means import divisors_in, is_divided_as_in_script
 from .findings import (
     NUMBER,
     averaged,
@@ -150,9 +150,7 @@ class _Loop:
         yield from self._left([t for t in totals if t in alone], quotients)
         yield from self._filled([t for t in rest if t not in alone], plan, quotients)
         yield from (figure for t in rest if t not in alone for figure in self._scaled(t, plan))
-        reduced = {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}
-        yield from reduced.values()
-        yield from self._shown(t for t, gathers in plan.reduced.items() if any(g.reduction == "sum" for g in gathers))
+        yield from {gather.node: gather for gathers in plan.reduced.values() for gather in gathers}.values()
         if plan.gather is not None:
             yield plan.gather
             yield from self._joined(plan.gather, plan.gathered)
@@ -349,7 +347,7 @@ class _Loop:
             if part is not None:
                 text = self.unit.names.module.code_for_node(part)
                 how = reduction_of(self.state, self.unit, part)
-                how = "sum" if how == "sum" or (how == "mean" and sums) else "mean"
+                how = SUM_OF_MEANS if sums and how == "mean" else "sum" if how == "sum" else "mean"
                 yield Gather(part, (text,), because, Form.REDUCE, reduction=how)
             elif self.losses.is_loss(name) and reduction != "mixed" and not self.losses.shape_only(name):
                 # a sum over all processes stays what it is by their mean
@@ -370,15 +368,6 @@ class _Loop:
             return False  # the rows of a batch, the batches of a loader: a process has its own
         kept = is_divided_as_in_script(self.reach, self.unit, binding, self.loop)
         return kept and all(self._is_of_losses(value) for value in total.value)
-
-    def _shown(self, totals: Iterable[Total]) -> Iterator[Gather]:
-        """What a bar shows of totals of the batches of all processes while they are added up."""
-        because = "{} has the batches of all processes, and is divided by those of one"
-        for total in filter(self._sums_batches, totals):
-            binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
-            if binding is not None and isinstance(self.loop, cst.For):
-                for read in running_means(self.unit, binding, self.loop) or ():
-                    yield Gather(read, (read.value,), because, Form.SHARE)
 
     def _is_of_losses(self, value: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
         """Whether a loss, which is reduced, is in each term of a sum: any other is added once a batch of a process."""

@@ -86,10 +86,10 @@ def test_each_process_adds_the_means_of_all(step: str, first: str, migrated: Mig
         "total += criterion(out, y).item() / 2",
     ],
 )
-def test_what_else_reads_the_rows_reads_those_of_all(step: str, migrated: Migrated) -> None:
+def test_what_else_reads_the_rows_keeps_the_evaluation_whole(step: str, migrated: Migrated) -> None:
     text, found, _ = migrated(step)
-    assert "sum_of_means" not in text
-    assert "mean-of-batches" in found
+    assert "reduce" not in text and "gather" not in text
+    assert "prepare" in found
 
 
 def test_an_average_over_the_batches_is_that_of_all_rows(migrated: Migrated) -> None:
@@ -115,7 +115,7 @@ def test_rows_that_only_a_mean_is_made_of_are_not_gathered(migrated: Migrated) -
 
 
 @pytest.mark.parametrize("options", [{"target": Target.ACCELERATE}, {"keep_global_batch": True}])
-def test_who_does_not_know_the_word_gets_the_mean(options: dict[str, object], migrated: Migrated) -> None:
+def test_who_does_not_know_the_word_evaluates_the_whole_set(options: dict[str, object], migrated: Migrated) -> None:
     text, found, _ = migrated("total += criterion(out, y).item()", **options)
     assert "sum_of_means" not in text
-    assert ("mean-of-batches" in found) is ("target" in options)
+    assert ("gather" not in text) is ("prepare" in found) is ("target" in options)

@@ -878,8 +878,6 @@ SHOWN = {
     "divided by their number": ("kept.append(loss.item())", "print(sum(kept) / len(kept))", True),
     "divided later": ("kept.append(loss.item())", "total = sum(kept)\nprint(total / len(kept))", True),
     "divided by a constant": ("total += loss.item()", "print(total / 500)", False),
-    "divided by the rows": ("total += loss.item()", "print(total / len(held.dataset))", False),
-    "divided by nothing": ("total += loss.item()", "print(total)", False),
     "divided by the batches": ("total += loss.item()", "print(total / len(held))", True),
 }
 
