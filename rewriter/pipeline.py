@@ -308,6 +308,18 @@ def _without_skipped(file: Answered) -> Answered:
         named = skipped.names(line(finding.node), finding.id)
         if not (named or (finding.severity is not Severity.BLOCKED and skipped.covers(line(finding.node), finding.id))):
             findings.append(finding)
+        elif finding.severity is Severity.BLOCKED and not file.edits:
+            findings.append(
+                Finding(
+                    "skipped",
+                    finding.node,
+                    f"a skip comment silences {finding.id}, and no other way to migrate this training is known: the script "
+                    "is left as it is, on one device",
+                    "no action needed if that is meant; without the comment migrate says what to change",
+                    Severity.NOTE,
+                    case="left-alone",
+                )
+            )
     edits = []
     for edit in file.edits:
         if not skipped.covers(line(edit.node), edit.rule):
@@ -323,6 +335,7 @@ def _without_skipped(file: Answered) -> Answered:
                     if skipped.whole
                     else "check that it is correct as it is, or remove the comment",
                     Severity.BLOCKED if skipped.whole else Severity.REVIEW,
+                    case="needed",
                 )
             )
     return file._replace(edits=tuple(edits), findings=tuple(findings))

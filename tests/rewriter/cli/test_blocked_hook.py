@@ -20,7 +20,7 @@ loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,))
 """
 STOP = f"""{HEAD}\
 for x, y in loader:
-    if (y == 1).sum() > 5:
+    if y.max() > 5:
         break
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
@@ -94,3 +94,29 @@ def test_a_test_that_trains_does_not_fail_the_run_of_its_folder(
     assert run("tests/test_step.py") == 2, "somebody asks for it"
     told = capsys.readouterr().err
     assert "[no-entry-point] this file is a test" in told and "migrate the script whose code it tests" in told
+
+
+ALONE = """\
+import torch
+
+model = torch.nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(1, 3, requires_grad=True)
+for step in range(9):
+    optimizer.zero_grad()
+    model(x).pow(2).sum().backward(){comment}
+    optimizer.step()
+"""
+
+
+def test_a_skipped_refusal_is_said_to_leave_the_script_on_one_device(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was "Nothing to do: needs no change", although the script trains on one device for ever."""
+    (folder / "alone.py").write_text(ALONE.format(comment=""))
+    assert run("alone.py") == 2 and "[no-data-parallel-axis]" in capsys.readouterr().err
+    (folder / "alone.py").write_text(ALONE.format(comment="  # migrate: skip[no-data-parallel-axis]"))
+    assert run("alone.py") == 0
+    said = capsys.readouterr()
+    assert "alone.py:8: note [skipped] a skip comment silences no-data-parallel-axis" in said.out + said.err
+    assert run("--check", "alone.py") == 0 and "skipped" not in capsys.readouterr().err
