@@ -22,8 +22,6 @@ from ..syntax.definitions import bindings_value
 from ..syntax.walk import contains, descendants, nodes_in
 from ..training.training import Training
 
-_READ = frozenset({"item", "tolist", "numpy"})
-"""Methods that give the values of a tensor to Python."""
 _NUMBERS = frozenset({"float", "int", "bool"})
 _NAMED = 4
 
@@ -99,7 +97,7 @@ class _Questions:
             record = self._state.calls.get(node)
             read = node.func.attr.value if not node.args else ""
             held = record is not None and origins(record.receiver, *TENSORS)
-            value = node if read == "item" or (read in _READ and held) else None
+            value = node if read == "item" or (held and questions.reads_values(read)) else None
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and len(node.args) == 1:
             given = node.args[0].value
             value = node if node.func.value in _NUMBERS and self._is_tensor(given) else None
