@@ -18,7 +18,7 @@ from ..analysis.syntax.nodes import entry_key, is_zero, keyword, parameters, pos
 from ..analysis.syntax.walk import children, descendants
 from ..analysis.training.draws import drawn
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import process_calls
+from ..facts.torch_api import process_calls, questions, tensor_parts
 from .program import EmittedProgram
 
 
@@ -41,10 +41,6 @@ Labels = frozenset[Label]
 """What a value is computed from: own rows, a parameter of its function, a field of its object."""
 ROWS: Labels = frozenset(RowsOf)
 NONE: Labels = frozenset()
-_ASKS = frozenset({"isinstance", "issubclass", "type", "id", "hasattr", "callable", "is_tensor", "keys"})
-"""Calls whose answer says nothing of the rows; what figures are called by is none."""
-_PLACES = frozenset({"shape", "device", "dtype", "ndim", "dim", "requires_grad", "is_cuda", "names"})
-"""Attributes of a tensor that say nothing of its rows; its whole shape is looked at, and not counted with."""
 
 
 class RowLabels:
@@ -136,8 +132,8 @@ class RowLabels:
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Labels:
         word = node.attr.value
-        if word in _PLACES:
-            return NONE
+        if tensor_parts.asks_how(word) and not tensor_parts.counts(word):
+            return NONE  # a whole shape is looked at, and not counted with
         slot = self._state.values.get(node.value)
         things = list(slot.things) if slot is not None else []
         if isinstance(node.value, cst.Name) and node.value.value == "self":
@@ -170,11 +166,13 @@ class RowLabels:
 
     def _result(self, unit: Unit, call: cst.Call, place: int | None = None) -> Labels:
         """What a call gives; ``place``: one of the values of a tuple."""
-        if self._joins(call) or method_name(call) in _ASKS:
+        name = method_name(call)
+        asks = questions.asks_shape(f"builtins.{name}") or questions.asks_type(f"torch.{name}")
+        if asks or name == "keys" or self._joins(call):  # what figures are called by says nothing of the rows
             return NONE
-        if method_name(call) == "size" and not (self._counts and call.args and is_zero(call.args[0].value)):
+        if name == "size" and not (self._counts and call.args and is_zero(call.args[0].value)):
             return NONE
-        if method_name(call) == "len" and not self._counts:
+        if name == "len" and not self._counts:
             return NONE
         record = self._state.calls.get(call)
         functions = [f for f in self._reach.called(call) if isinstance(f, cst.FunctionDef)]

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.roles import TENSORS
-from ...facts.torch_api import process_calls, questions
+from ...facts.torch_api import process_calls, questions, tensor_parts
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name, outside_names
@@ -22,11 +22,8 @@ from ..syntax.definitions import bindings_value
 from ..syntax.walk import contains, descendants, nodes_in
 from ..training.training import Training
 
-_READ = frozenset({"item", "tolist", "numpy"})
-"""Methods that give the values of a tensor to Python."""
 _NUMBERS = frozenset({"float", "int", "bool"})
 _NAMED = 4
-_OF_SHAPES = frozenset({"shape", "size", "dim", "ndim", "dtype", "device", "requires_grad", "grad"})
 
 
 def compiled_steps(
@@ -100,7 +97,7 @@ class _Questions:
             record = self._state.calls.get(node)
             read = node.func.attr.value if not node.args else ""
             held = record is not None and origins(record.receiver, *TENSORS)
-            value = node if read == "item" or (read in _READ and held) else None
+            value = node if read == "item" or (held and questions.reads_values(read)) else None
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and len(node.args) == 1:
             given = node.args[0].value
             value = node if node.func.value in _NUMBERS and self._is_tensor(given) else None
@@ -164,7 +161,7 @@ class _Questions:
         return self._is_tensor(name) and not isinstance(above, (cst.Attribute, cst.Arg))
 
     def _is_tensor(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.Attribute) and node.attr.value in _OF_SHAPES:
+        if isinstance(node, cst.Attribute) and (node.attr.value == "grad" or tensor_parts.asks_how(node.attr.value)):
             return False
         return bool(origins(self._state.values.get(node), *TENSORS))
 

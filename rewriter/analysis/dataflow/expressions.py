@@ -10,6 +10,7 @@ import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.spellings import DEVICE_WORDS
+from ...facts.torch_api import tensor_parts
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
@@ -154,7 +155,7 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
             because = "the accelerator's device" if thing.role is Role.ACCELERATOR else "the device of something else"
             solver.add(slot, state.origin(Role.DEVICE, node, because, "follows"))
         elif thing.role in TENSORS:
-            solver.add(slot, state.local(thing) if name in ("shape", "ndim", "dtype") else thing)
+            solver.add(slot, state.local(thing) if name == "shape" or tensor_parts.describes(name) else thing)
         elif thing.role is Role.LOCAL or (thing.role is Role.MODEL and name == "module"):
             solver.add(slot, thing)
         elif thing.role is Role.DEVICE and thing.qualified == "follows" and name == "type":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
-from ...facts.torch_api import questions, surroundings
+from ...facts.torch_api import questions, surroundings, tensor_parts
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
 from .command_lines import of_parser
@@ -139,7 +139,7 @@ def _loader_method(call: EvaluatedCall, origin: Origin, name: str) -> None:
 
 def _tensor_method(call: EvaluatedCall, tensor: Origin, name: str) -> None:
     if tensor.role in SHARES:
-        host = name in questions.leaves_device() or name in ("size", "dim", "numel", "nelement")
+        host = name in questions.leaves_device() or tensor_parts.asks_how(name)
         call.state.solver.add(call.result, call.state.local(tensor) if host else tensor)
         call.give_tensors()
     elif tensor.role in (Role.CHECKPOINT, Role.STATE) and name in ("get", "pop", "copy"):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, tensor_parts
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
@@ -25,7 +25,6 @@ from .moves import stateless
 
 _MOVED = frozenset({"to", "cuda", "type_as", "item", "tolist", "numpy", "cpu"})
 """After these methods it does not matter where a tensor was."""
-_LOOKED_AT = frozenset({"shape", "size", "dim", "ndim", "dtype", "device", "numel"})
 
 
 class Kept(NamedTuple):
@@ -130,7 +129,8 @@ class _Keepers:
         """Whether a value goes as it is into an operation on a batch, or on what was computed from one."""
         here: cst.CSTNode = node
         for around in unit.names.ancestors(node):
-            if isinstance(around, cst.Attribute) and around.attr.value in _MOVED | _LOOKED_AT:
+            word = around.attr.value if isinstance(around, cst.Attribute) else ""
+            if word in _MOVED or tensor_parts.asks_how(word):
                 return False
             if isinstance(around, cst.Call) and self._reach.called(around):
                 return False  # the function decides, not the call

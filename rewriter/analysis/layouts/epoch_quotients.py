@@ -8,6 +8,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ...facts.torch_api import tensor_parts
 from ..dataflow.call_graph import Reach
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit, origins
@@ -119,7 +120,7 @@ def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, d
 
 def is_shape(node: cst.CSTNode | None) -> bool:
     """``total.size``: how many entries an array or a tensor has, and not what they are."""
-    return isinstance(node, cst.Attribute) and node.attr.value in ("size", "shape", "ndim")
+    return isinstance(node, cst.Attribute) and tensor_parts.asks_how(node.attr.value)
 
 
 def is_place(unit: Unit, total: Total, read: cst.BaseExpression) -> bool:

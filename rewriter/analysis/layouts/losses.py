@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...facts.module import Form, Gather
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import questions
+from ...facts.torch_api import questions, tensor_parts
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name
@@ -83,13 +83,11 @@ def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: froz
         return all(_gives_tensor(state, function, inside | {function}) for function in functions)
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and not functions:
         base = value.func.value
-        gives_numbers = method_name(value) in questions.leaves_device() | _COUNTS
+        read = method_name(value)
+        gives_numbers = read in questions.leaves_device() or tensor_parts.asks_how(read)
         if not gives_numbers and origins(state.values.get(base), *TENSORS):
             return _is_tensor(state, unit, base, inside)  # of `loss.view(rows, -1)` numbers are only arguments
     return _is_no_number(state, value)
-
-
-_COUNTS = frozenset({"size", "dim", "numel", "nelement"})
 
 
 def _is_no_number(state: State, value: cst.BaseExpression) -> bool:

@@ -17,6 +17,7 @@ import libcst as cst
 from ...facts.accelerator import Side
 from ...facts.module import Form, Gather
 from ...facts.roles import Role
+from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Unit, origins
@@ -26,8 +27,6 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import children
 from .training import Training
 
-_NUMBERS = frozenset("item tolist numpy detach".split())
-"""Methods whose result has no gradient."""
 _PUTTING = frozenset("append appendleft extend insert add".split())
 _DATA = (Role.LOADER, Role.DATASET)
 _NUMBER_TYPES = frozenset("float int bool str len".split())
@@ -139,7 +138,8 @@ class GradientPath:
         yield from (step.to(value) for value in _collected(step.unit, binding))
 
     def _of_call(self, step: _Step, call: cst.Call) -> Iterator[_Step]:
-        if method_name(call) in (_NUMBERS if isinstance(call.func, cst.Attribute) else _NUMBER_TYPES):
+        name = method_name(call)
+        if questions.ends_gradient(name) if isinstance(call.func, cst.Attribute) else name in _NUMBER_TYPES:
             self.ends.add(call)
             return
         for function in self._reach.called(call):

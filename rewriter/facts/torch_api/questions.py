@@ -94,6 +94,17 @@ def as_python() -> frozenset[str]:
     return frozenset(name.rpartition(".")[2] for name, each in known if each.gives in ("list", "array"))
 
 
+def reads_values(method: str) -> bool:
+    """Whether a method of a tensor gives its values to Python: as a number, a list or an array."""
+    found = transfer(_TENSOR + method, tensors.ToHost)
+    return found is not None and found.gives != "tensor"
+
+
+def ends_gradient(method: str) -> bool:
+    """Whether what a method of a tensor gives has no gradient: ``item``, ``detach``."""
+    return reads_values(method) or transfer(_TENSOR + method, tensors.Detach) is not None
+
+
 def keeps_module() -> frozenset[str]:
     """Methods of a module that return the module itself."""
     return methods("torch.nn.Module", training.ModuleInPlace)

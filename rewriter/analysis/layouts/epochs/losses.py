@@ -8,6 +8,7 @@ import libcst as cst
 
 from ....facts.module import Gather
 from ....facts.roles import Role
+from ....facts.torch_api import tensor_parts
 from ...dataflow.call_graph import Reach
 from ...dataflow.values import State, Unit, origins
 from ...syntax.definitions import bindings_value, unshadowed
@@ -115,4 +116,4 @@ class Losses:
 
     def shape_only(self, name: cst.Name) -> bool:
         parent = self.unit.names.parents.get(name)
-        return isinstance(parent, cst.Attribute) and parent.attr.value in ("size", "shape", "ndim", "dtype")
+        return isinstance(parent, cst.Attribute) and tensor_parts.asks_how(parent.attr.value)

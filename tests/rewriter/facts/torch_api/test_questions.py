@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchlift.rewriter.facts.roles import Role
-from torchlift.rewriter.facts.torch_api import questions
+from torchlift.rewriter.facts.torch_api import questions, tensor_parts
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,29 @@ def test_what_is_given_a_shape(name: str) -> None:
 @pytest.mark.parametrize("name", ["tensor", "squeeze", "flatten", "relu", "zero_", "Linear"])
 def test_what_is_given_none(name: str) -> None:
     assert not questions.takes_shape(name)
+
+
+@pytest.mark.parametrize("name", ["shape", "ndim", "dtype", "device", "is_cuda", "size", "numel", "dim", "stride"])
+def test_what_says_how_a_tensor_is_made(name: str) -> None:
+    assert tensor_parts.asks_how(name)
+    assert tensor_parts.counts(name) is (name in ("size", "numel"))
+
+
+@pytest.mark.parametrize("name", ["data", "grad", "T", "item", "sum", "to"])
+def test_what_says_something_of_its_values(name: str) -> None:
+    assert not tensor_parts.asks_how(name)
+
+
+@pytest.mark.parametrize(
+    ("method", "reads", "ends"),
+    [
+        ("item", True, True),
+        ("numpy", True, True),
+        ("detach", False, True),
+        ("cpu", False, False),
+        ("sum", False, False),
+        ("backward", False, False),
+    ],
+)
+def test_methods_whose_result_has_no_gradient(method: str, reads: bool, ends: bool) -> None:
+    assert (questions.reads_values(method), questions.ends_gradient(method)) == (reads, ends)
