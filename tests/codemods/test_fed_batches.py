@@ -407,7 +407,7 @@ for step in range(100):
     near, far = drawn(words, 16)
     loss = F.relu(1 + net(near).sum(-1).mean(1).unsqueeze(1) - net(far).sum(-1).mean(1).view(-1, 4)).mean()
 """
-FILLED = {
+LOOP_FILLED = {
     "for each": """for h, t in chosen:
         for _ in range(negatives):
             false.append((h, random.randrange(50)))""",
@@ -420,7 +420,7 @@ FILLED = {
 }
 
 
-@pytest.mark.parametrize("filled", FILLED.values(), ids=FILLED)
+@pytest.mark.parametrize("filled", LOOP_FILLED.values(), ids=LOOP_FILLED)
 def test_a_part_that_loops_fill_with_more_rows_is_not_cut_with_the_others(filled: str, result: Result) -> None:
     file = result(script(DRAWN.replace("FILLED", filled), DRAWN_LOOP, PAIRED))
     (found,) = (one for one in file.diagnoses if one.severity.value == "blocked")

@@ -98,17 +98,16 @@ def _of_name(state: State, unit: Unit, name: cst.Name, depth: int) -> Rows:
     values, binding, order = seen_values(unit.names, name), unit.names.binding(name), unit.names.order
     if len(values) == 1:
         filled = isinstance(values[0], cst.List) and not values[0].elements
-        known = _of_appends if filled else _rows
-        return known(state, unit, name if filled else values[0], depth - 1) or Counter({name.value: 1})
+        known = _of_appends(state, unit, name, depth - 1) if filled else _rows(state, unit, values[0], depth - 1)
+        return known or Counter({name.value: 1})
     settled = binding is not None and all(order(d) < order(name) for d in binding.definitions)
     return Counter({name.value: 1}) if settled or not values else Counter()
 
 
-def _of_appends(state: State, unit: Unit, node: cst.BaseExpression, depth: int) -> Rows:
+def _of_appends(state: State, unit: Unit, name: cst.Name, depth: int) -> Rows:
     """The rows of a list that each turn of some loops puts one thing into, in each branch of an ``if`` or in none."""
     names = unit.names
-    calls = added_to(names, node) if isinstance(node, cst.Name) else []
-    binding = names.binding(node)
+    calls, binding = added_to(names, name), names.binding(name)
     start = min((names.order(d) for d in binding.definitions), default=0) if binding is not None else 0
     loops = [[n for n in names.enclosing(c, cst.For, cst.While) if names.order(n) > start] for c in calls]
     if not calls or any(found != loops[0] for found in loops) or any(method_name(c) != "append" for c in calls):
