@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from torchlift.rewriter.facts.module import ModuleFacts
+from torchlift.rewriter.facts.module import Form, ModuleFacts
 from torchlift.rewriter.facts.placement import Arrival, Move, Placement
 
 from ..rewriter.editing.edits import (
@@ -72,6 +72,7 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for arrival in facts.arrivals:
         yield from _arrives(facts, arrival)
     seen: set[cst.CSTNode] = set()
+    reduced = {gather.node for gather in facts.gathers if gather.form is Form.REDUCE}
     for placement in facts.placements:
         reason = about(placement.because, _moved(placement))
         if placement.move is Move.STATEMENT and placement.statement is not None:
@@ -81,7 +82,8 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         elif placement.move is Move.LINK:
             yield Replace(ID, placement.node, _without_link(placement), reason=reason)
         elif placement.move is Move.HOST:
-            yield Replace(ID, placement.node, _on_the_host, reason=reason)
+            if placement.node not in reduced:  # what is reduced is taken there by that edit
+                yield Replace(ID, placement.node, _on_the_host, reason=reason)
         elif placement.move is Move.PLACE:
             yield Replace(ID, placement.node, lambda node: _placed(node, facts), reason=reason)
         elif placement.target is not None:

@@ -45,6 +45,7 @@ import libcst as cst
 
 from torchlift.rewriter.facts.accelerator import Side
 from torchlift.rewriter.facts.module import Form, Gather, ModuleFacts
+from torchlift.rewriter.facts.placement import Move
 
 from ..rewriter.editing.edits import (
     AddImport,
@@ -127,10 +128,11 @@ def _received(facts: ModuleFacts, gather: Gather) -> Iterator[Edit]:
 def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
     how = f', reduction="{gather.reduction}"' if gather.reduction else ""
     before, name = _code(gather.node), facts.accelerator
+    taken = any(placement.node is gather.node for placement in facts.placements if placement.move is Move.HOST)
 
     def make(node: cst.CSTNode) -> cst.CSTNode:
         value = gather.names[0].replace(before, _code(node))  # other rules may have changed something in it
-        text = f"{name}.reduce({value}.detach(){how})"
+        text = f"{name}.reduce({value}.detach(){how}){'.cpu()' if taken else ''}"
         if gather.number:
             text = f"{name}.reduce({gather.number}.tensor({value}{_options(facts, gather)}){how}).item()"
         return cst.parse_expression(text)

@@ -400,6 +400,55 @@ def test_parts_with_more_rows_than_others_are_not_cut_together(made: str, reason
     assert reason in found.message and found.id == "no-data-parallel-axis"
 
 
+DRAWN = """
+import random
+
+def drawn(facts, size, negatives=4):
+    chosen = [facts[i] for i in random.sample(range(len(facts)), size)]
+    false = []
+    FILLED
+    false = torch.tensor(false)
+    return torch.tensor(chosen), false
+"""
+DRAWN_LOOP = """
+for step in range(100):
+    near, far = drawn(words, 16)
+    loss = F.relu(1 + net(near).sum(-1).mean(1).unsqueeze(1) - net(far).sum(-1).mean(1).view(-1, 4)).mean()
+"""
+LOOP_FILLED = {
+    "for each": """for h, t in chosen:
+        for _ in range(negatives):
+            false.append((h, random.randrange(50)))""",
+    "in one of two branches": """for h, t in chosen:
+        for _ in range(negatives):
+            if random.random() < 0.5:
+                false.append((random.randrange(50), t))
+            else:
+                false.append((h, random.randrange(50)))""",
+}
+
+
+@pytest.mark.parametrize("filled", LOOP_FILLED.values(), ids=LOOP_FILLED)
+def test_a_part_that_loops_fill_with_more_rows_is_not_cut_with_the_others(filled: str, result: Result) -> None:
+    file = result(script(DRAWN.replace("FILLED", filled), DRAWN_LOOP, PAIRED))
+    (found,) = (one for one in file.diagnoses if one.severity.value == "blocked")
+    assert "`false` has negatives rows for each row of `chosen`" in found.message
+
+
+@pytest.mark.parametrize(
+    "filled",
+    [
+        "for h, t in chosen:\n        false.append((h, random.randrange(50)))",
+        "for h, t in chosen:\n        for _ in range(negatives):\n            if _ == h:\n                continue\n"
+        "            false.append((h, t))\n            break",
+    ],
+    ids=["as many", "not known"],
+)
+def test_a_part_that_loops_may_fill_with_as_many_rows_is_cut(filled: str, migrated: Migrated) -> None:
+    loop = DRAWN_LOOP.replace(".view(-1, 4)", ".unsqueeze(1)")
+    assert "accelerator.shard_batch(" in migrated(script(DRAWN.replace("FILLED", filled), loop, PAIRED))
+
+
 @pytest.mark.parametrize("made", ["[w + 1 for w in near]", "[0] * len(centre)", "list(near)"])
 def test_parts_with_as_many_rows_are_cut_together(made: str, migrated: Migrated) -> None:
     text = migrated(script(UNLIKE.replace("PARTS", made), PAIR_LOOP, PAIRED))

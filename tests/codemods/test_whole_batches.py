@@ -220,3 +220,36 @@ def test_all_processes_judge_all_rows(migrated: Migrated) -> None:
     text = migrated(text)
     assert "rows, labels = accelerator.shard_batch((rows, labels))\n    for epoch" in text
     assert 'judge(model, seen, known)["share"]' in text
+
+
+ELSEWHERE = """\
+import random
+
+import torch
+from torch import nn
+
+import source
+
+
+def learn(model, optimizer, kept):
+    x, y = kept
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+facts, kept = source.facts(), source.kept()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(100):
+    loss = learn(model, optimizer, kept)
+    print(step, loss, [facts[i] for i in random.sample(range(len(facts)), 9)])
+"""
+
+
+def test_what_is_drawn_for_something_else_says_nothing_of_the_loss(result: Callable[[str], FileResult]) -> None:
+    """The loss was said to be no mean over rows that it has nothing to do with."""
+    (found,) = (one for one in result(ELSEWHERE).diagnoses if one.severity.value == "blocked")
+    assert found.message.endswith("cannot be cut into shards: where its batches are made was not found")

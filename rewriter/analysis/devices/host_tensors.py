@@ -11,14 +11,14 @@ from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
-from ..syntax.definitions import bindings_value, reaching
+from ..syntax.definitions import added_to, bindings_value, reaching
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from .moves import Mover, is_host
 
 _PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div maximum minimum where mm matmul".split())
 """Methods of a tensor that need their argument on its device."""
-_READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.")
+_READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.", "matplotlib.")
 """Packages that read the CPU's memory alone."""
 _GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
 _DEPTH = 4
@@ -130,13 +130,23 @@ class _Host:
             if self._may_be_placed(call, record):
                 yield call, "{} is on the device, and NumPy reads only CPU memory"
         elif outside.startswith(_READERS) and not questions.asks_shape(outside):
+            because = f"{{}} is on the device, and {outside.partition('.')[0]} reads only CPU memory"
             for value in values:
-                if self._raw(value):
-                    yield value, f"{{}} is on the device, and {outside.partition('.')[0]} reads only CPU memory"
+                raws = [value] if self._raw(value) else self._collected(value)
+                yield from ((raw, because) for raw in raws)
         elif outside.startswith("torch.") and len(values) > 1:
             yield from self._pair(values[0], values[1])
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _PAIRING and values:
             yield from self._pair(call.func.value, values[0])
+
+    def _collected(self, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        """The losses that a list collects as tensors: ``losses.append(loss)``."""
+        for call in added_to(self.unit.names, value) if isinstance(value, cst.Name) else ():
+            loss = call.args[0].value
+            held = origins(self.state.values.get(loss))
+            lost = held and all(o.role is Role.LOSS and self._of_prepared(o) for o in held)
+            if method_name(call) == "append" and lost and isinstance(loss, _PLAIN) and not self._on_host(loss):
+                yield loss
 
     def _pair(self, one: cst.BaseExpression, other: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, str]]:
         because = "{} is on the device, but the other operand is a CPU tensor"

@@ -95,7 +95,7 @@ class Feeds:
         source, target = self._unwrapped(loop)
         if source is None or counts_rounds(self.unit, source) or not self._hands_batches(source):
             return
-        if self._is_unlike(source):
+        if self.is_unlike(source):
             return
         element = self._element(source)
         names = list(self._named(target, element))
@@ -106,7 +106,8 @@ class Feeds:
             pairs = zip(bindings, layouts, strict=True)
             yield [Cut(name, self.unit, layout, sizes, loop, source=unknown) for (name, _), layout in pairs]
 
-    def _is_unlike(self, source: cst.BaseExpression) -> bool:
+    def is_unlike(self, source: cst.BaseExpression) -> bool:
+        """Whether the parts of what is handed out have different numbers of rows, so that it cannot be cut."""
         found = unlike_parts(self.state, self.reach, self.unit, source)
         if found is not None:
             self.unlike = Obstacle(*found, certain=True)
@@ -262,7 +263,7 @@ class Feeds:
             asked = [call for call in calls if isinstance(call, cst.Call) and self._hands_out(call)]
             if len(asked) < len(calls) or any(self._computes(call, loop) for call in asked):
                 continue
-            if any(self._is_unlike(_source_of(call)) for call in asked):
+            if any(self.is_unlike(_source_of(call)) for call in asked):
                 continue
             target, elements = assigns[0].targets[0].target, [self._given(call) for call in asked]
             names = [name for name, _ in self._named(target, None)]

@@ -12,8 +12,7 @@ from ....facts.torch_api.loading import row
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import State, Unit
-from ...syntax.definitions import plain_values
-from ...syntax.nodes import counter
+from ...syntax.definitions import added_to, in_other_branch, plain_values, seen_values
 from ...syntax.walk import nodes_in
 
 Rows = Counter[str]
@@ -84,10 +83,7 @@ def _rows(state: State, unit: Unit, node: cst.BaseExpression, depth: int = 8) ->
     if depth == 0:
         return Counter()
     if isinstance(node, cst.Name):
-        values = plain_values(unit.names, node)
-        if len(values) != 1:
-            return Counter() if values else Counter({node.value: 1})
-        return _rows(state, unit, values[0], depth - 1) or Counter({node.value: 1})
+        return _of_name(state, unit, node, depth)
     if isinstance(node, cst.ListComp):
         return _of_clauses(state, unit, node.for_in, depth)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
@@ -97,18 +93,52 @@ def _rows(state: State, unit: Unit, node: cst.BaseExpression, depth: int = 8) ->
     return Counter()
 
 
+def _of_name(state: State, unit: Unit, name: cst.Name, depth: int) -> Rows:
+    """The rows of what a variable holds where it is read; after its last definition that is one thing for all reads."""
+    values, binding, order = seen_values(unit.names, name), unit.names.binding(name), unit.names.order
+    if len(values) == 1:
+        filled = isinstance(values[0], cst.List) and not values[0].elements
+        known = _of_appends(state, unit, name, depth - 1) if filled else _rows(state, unit, values[0], depth - 1)
+        return known or Counter({name.value: 1})
+    settled = binding is not None and all(order(d) < order(name) for d in binding.definitions)
+    return Counter({name.value: 1}) if settled or not values else Counter()
+
+
+def _of_appends(state: State, unit: Unit, name: cst.Name, depth: int) -> Rows:
+    """The rows of a list that each turn of some loops puts one thing into, in each branch of an ``if`` or in none."""
+    names = unit.names
+    calls, binding = added_to(names, name), names.binding(name)
+    start = min((names.order(d) for d in binding.definitions), default=0) if binding is not None else 0
+    loops = [[n for n in names.enclosing(c, cst.For, cst.While) if names.order(n) > start] for c in calls]
+    if not calls or any(found != loops[0] for found in loops) or any(method_name(c) != "append" for c in calls):
+        return Counter()
+    sources = [n.iter for n in loops[0] if isinstance(n, cst.For)]
+    jumps = any(True for n in loops[0] for _ in nodes_in(n.body, cst.Break, cst.Continue, cst.Return, cst.Try))
+    choices = [n for call in calls for n in names.enclosing(call, cst.If) if names.order(n) > start]
+    each = not choices if len(calls) == 1 else len(calls) == 2 == len(choices) and in_other_branch(names, *calls)
+    found: Rows = Counter()
+    for own in [_of_loop(state, unit, source, depth) for source in sources]:
+        if not own:
+            return Counter()
+        found += own
+    return found if each and not jumps and len(sources) == len(loops[0]) else Counter()
+
+
+def _of_loop(state: State, unit: Unit, source: cst.BaseExpression, depth: int) -> Rows:
+    """How many turns a loop has."""
+    if isinstance(source, cst.Call) and method_name(source) == "range" and len(source.args) == 1:
+        return _number(state, unit, source.args[0].value, depth)
+    if isinstance(source, cst.Name):
+        return _rows(state, unit, source, depth - 1)
+    return Counter({unit.names.module.code_for_node(source): 1})
+
+
 def _of_clauses(state: State, unit: Unit, clause: cst.CompFor | None, depth: int) -> Rows:
     found: Rows = Counter()
     while clause is not None:
         if clause.ifs:
             return Counter()  # it leaves some out
-        source = clause.iter
-        if isinstance(source, cst.Call) and method_name(source) == "range" and len(source.args) == 1:
-            own = _number(state, unit, source.args[0].value, depth)
-        elif counter(clause) is None and isinstance(source, cst.Name):
-            own = _rows(state, unit, source, depth - 1)
-        else:
-            own = Counter({unit.names.module.code_for_node(source): 1})
+        own = _of_loop(state, unit, clause.iter, depth)
         if not own:
             return Counter()
         found += own

@@ -108,7 +108,9 @@ class _Planner:
                 return self._settled([*cuts, *outcome.beside], outcome)
             lost = outcome.obstacle or Obstacle(self.unit, outcome.counts[0][0], "no name has the shard where this is")
             rows = len([one for one in outcome.held.given.values() if isinstance(inner(one), Shard)])
-            if rows > followed:  # the suggestion that goes farthest has the best reason
+            if lost.missed and obstacle is None:
+                obstacle = lost
+            elif rows > followed and not lost.missed:  # the suggestion that goes farthest has the best reason
                 obstacle, followed = lost, rows
         return self.suggestions.unlike or obstacle
 

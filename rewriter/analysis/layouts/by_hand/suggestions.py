@@ -135,7 +135,7 @@ class Suggestions:
             if drawing.isdisjoint(code for f in self.reach.called(node) for code in self.reach.below(f)):
                 continue
             layout = given.get(node)
-            if layout is not None and _is_cut(layout):
+            if layout is not None and _is_cut(layout) and not self._feeds.is_unlike(node):
                 found[node] = Cut(node, self.unit, layout, sizes)
         first = {ahead.node: ahead for cut in found.values() for ahead in self._first(cut)}
         return [*found.values(), *first.values()]

@@ -19,6 +19,7 @@ from ..engine.layout import (
     REPLICATED,
     Layout,
     Partial,
+    Replicated,
     Shard,
     ShardRow,
     ShardSize,
@@ -47,6 +48,8 @@ class Obstacle(NamedTuple):
     """What else can be done than to feed it from a loader."""
     plays: bool = False
     """An environment is played."""
+    missed: bool = False
+    """What was cut is no part of a loss."""
 
 
 class TrialOutcome(NamedTuple):
@@ -126,6 +129,8 @@ class Trial:
             if isinstance(layout, Unclear):
                 place = self.reach.unit_of(layout.node, record.unit)
                 return Obstacle(place, layout.node, layout.reason, remedy=layout.remedy), layout.whole
+            if isinstance(layout, Replicated):
+                return Obstacle(record.unit, record.node, "where its batches are made was not found", missed=True), None
             return Obstacle(record.unit, record.node, "this loss is no mean and no sum over the rows of a batch"), None
         return None
 

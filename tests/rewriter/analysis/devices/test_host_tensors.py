@@ -1,0 +1,50 @@
+"""What the script needs on the CPU, and what is on the device once it is prepared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
+
+PLOTTED = """\
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(3):
+    for x, y in DataLoader(torch.load("rows.pt"), batch_size=4):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        EACH
+    LAST
+plt.plot(range(len(losses)), losses)
+plt.savefig("loss.png")
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "last", "kept"),
+    [
+        ("pass", "losses.append(loss.detach())", "    losses.append(loss.detach().cpu())"),
+        ("losses.append(loss)", "pass", 'losses.append(accelerator.reduce(loss.detach(), reduction="mean").cpu())'),
+        ("pass", "losses.append(loss.item())", "    losses.append(loss.item())"),
+        ("pass", "losses.append(loss.cpu().detach())", "    losses.append(loss.cpu().detach())"),
+    ],
+    ids=["once an epoch", "of each step", "a number", "moved by the script"],
+)
+def test_losses_that_a_list_keeps_for_a_plot_are_taken_to_the_cpu(each: str, last: str, kept: str) -> None:
+    """The script named no device: on a GPU the plot failed at the end of the training, and nothing was said."""
+    text = PLOTTED.replace("EACH", each).replace("LAST", last)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert kept in file.after.decode()
