@@ -70,7 +70,7 @@ def _held_at(state: State, unit: Unit, binding: Binding, read: cst.Name) -> list
     replaced. Of one that other code sets as well, all that it ever holds."""
     names, code = unit.names, unit.names.function(read)
     several = len(binding.definitions) > 1 and binding.scope.node is code
-    if several and all(names.function(d) is code or isinstance(d, cst.Param) for d in binding.definitions):
+    if several and all(names.function(definition) is code for definition in binding.definitions):
         seen = unshadowed(names, binding, read)
         if len(seen) < len(binding.definitions) and all(isinstance(definition, cst.Name) for definition in seen):
             return [state.slot(definition) for definition in seen]

@@ -86,6 +86,8 @@ def outside_call(call: EvaluatedCall, qualified: str) -> None:
                 if keyword is not None:
                     state.solver.flow(slot, state.field(made, keyword.value))
         state.solver.watch(call.everything, lambda t: _handed_out(call, qualified, t))
+        if questions.chooses(qualified):
+            state.solver.watch(element(state, call.first()), lambda t: _chosen(call, last, t))
     call.watch_everything("escape", lambda t: escape(state, t, call.node))
 
 
@@ -101,6 +103,14 @@ def _as_attributes(call: EvaluatedCall, made: Thing, given: Thing) -> None:
     for key, slot in list(given.entries.items()) if isinstance(given, Mapping) else ():
         if isinstance(key, str):
             call.state.solver.flow(slot, call.state.field(made, key))
+
+
+def _chosen(call: EvaluatedCall, name: str, thing: Thing) -> None:
+    """An object of the program that is drawn from several: ``random.choice(clients)``; or a list with such."""
+    if isinstance(thing, Instance):
+        several = call.state.sequence(call.node, "chosen")
+        call.state.solver.add(several.rest, thing)
+        call.state.solver.add(call.result, thing if name == "choice" and len(call.args) == 1 else several)
 
 
 def _imported(call: EvaluatedCall, qualified: str) -> None:

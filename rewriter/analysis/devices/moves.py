@@ -13,6 +13,7 @@ from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
+from ..syntax.definitions import unshadowed
 from ..syntax.nodes import keyword
 from ..syntax.walk import contains, nodes_in
 from ..training.training import Training, whole
@@ -253,9 +254,18 @@ class Mover:
         held = origins(record.receiver) if is_called_one(node) else []
         return bool(held) and all(o.role in TENSORS or o.role in (Role.MODEL, Role.CRITERION) for o in held)
 
+    def _held(self, unit: Unit, call: cst.Call) -> list[Origin]:
+        """What a move moves: nothing that a parameter was given, and that its function has certainly replaced."""
+        held = origins(self.state.calls[call].receiver)
+        name = call.func.value if isinstance(call.func, cst.Attribute) else None
+        binding = unit.names.binding(name) if isinstance(name, cst.Name) else None
+        seen = unshadowed(unit.names, binding, name) if binding is not None and name is not None else ()
+        if not seen or not all(isinstance(definition, cst.Name) for definition in seen):
+            return held
+        return [o for o in held if any(o in self.state.slot(d).things for d in seen)] or held
+
     def _decide(self, unit: Unit, call: cst.Call) -> Placement:
-        record = self.state.calls[call]
-        held = origins(record.receiver)
+        held = self._held(unit, call)
         argument = self._device_argument(call)
         keeps = tuple(a for a in call.args if a is not argument and not _is_keyword(a, "non_blocking"))
         if method_name(call) == "cuda":
@@ -380,7 +390,7 @@ class Mover:
             return isinstance(name, cst.Name) and name.value == moved.value
         if not (isinstance(moved, cst.Call) and self.is_move(moved) and isinstance(moved.func, cst.Attribute)):
             return False
-        held = origins(self.state.calls[moved].receiver)
+        held = self._held(unit, moved)
         if self.arrives_placed(unit, held, moved) is None:
             return False
         extra = [a for a in moved.args if a is not self._device_argument(moved) and not _is_keyword(a, "non_blocking")]

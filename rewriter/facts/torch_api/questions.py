@@ -187,6 +187,12 @@ def passes(name: str) -> bool:
     return found is not None and isinstance(found.transfer, (tensors.Passes, outside.Bar))
 
 
+def chooses(name: str) -> bool:
+    """Whether a call draws some of the elements that it is given."""
+    found = transfer(name, tensors.Random)
+    return found is not None and found.draws == "choice"
+
+
 def places(name: str) -> bool:
     """Whether a call puts the tensors of a whole batch on a device, and returns it."""
     found = transfer(name, tensors.Same)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -52,3 +58,39 @@ def test_a_callback_that_is_registered_is_reached(made: str, put: str, take: str
     assert 'print("a step")' in text.replace("PartialState().print", "print").replace("accelerator.print", "print")
     assert '    print("a step")' not in text
     assert findings == []
+
+
+CHOSEN = """\
+import random
+import numpy as np
+import torch
+
+class Client:
+    def __init__(self, rows, model, optimizer):
+        self.rows, self.model, self.optimizer = rows, model, optimizer
+
+    def train(self):
+        x, y = self.rows
+        for start in range(0, len(x), 8):
+            loss = torch.nn.functional.mse_loss(self.model(x[start : start + 8]), y[start : start + 8])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+clients = [Client(rows, model, optimizer) for rows in torch.load("rows.pt")]
+for turn in range(3):
+    for client in {chosen}:
+        client.train()
+"""
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    ["random.sample(clients, 2)", "[random.choice(clients)]", "np.random.choice(clients, 2, replace=False)"],
+)
+def test_what_is_drawn_from_several_objects_is_one_of_them(chosen: str) -> None:
+    script = CHOSEN.format(chosen=chosen)
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "accelerator.backward(loss)" in file.after.decode()
