@@ -773,20 +773,37 @@ def test_a_path_that_the_writing_function_makes_and_returns(
     assert f"wait_for_everyone()\n    return {returned}\n" in at_once and at_once.count("wait_for_everyone") == 1
 
 
+OWN = "class Where:\n    def __init__(self, path, size):\n        self.path, self.size = path, size"
 KEEPS_PATH = {
-    "a namespace": ("from argparse import Namespace", "Namespace(size=4, path=path)"),
-    "a namespace of types": ("import types", "types.SimpleNamespace(path=path)"),
-    "a data class": ("import dataclasses\n@dataclasses.dataclass\nclass Where:\n    path: str", "Where(path)"),
-    "a named tuple": ("from collections import namedtuple\nWhere = namedtuple('Where', 'path size')", "Where(path, 4)"),
+    "a namespace": ("from argparse import Namespace", "kept = Namespace(size=4, path=path)", "kept.path"),
+    "a namespace of types": ("import types", "kept = types.SimpleNamespace(path=path)", "kept.path"),
+    "a data class": (
+        "import dataclasses\n@dataclasses.dataclass\nclass Where:\n    path: str",
+        "kept = Where(path)",
+        "kept.path",
+    ),
+    "a named tuple": (
+        "from collections import namedtuple\nWhere = namedtuple('Where', 'path size')",
+        "kept = Where(path, 4)",
+        "kept.path",
+    ),
+    "a class": (OWN, "kept = Where(path, 4)", "kept.path"),
+    "a dictionary": ("", "kept = {'path': path}", "kept['path']"),
+    "a dictionary that is filled": ("", "kept = {}\nkept['path'] = path", "kept['path']"),
 }
 
 
 @pytest.mark.hazard("U18")
-@pytest.mark.parametrize(("top", "made"), KEEPS_PATH.values(), ids=KEEPS_PATH)
-def test_a_path_that_an_object_is_made_with(top: str, made: str, migrated: Callable[[str], str]) -> None:
+@pytest.mark.parametrize(("top", "made", "read"), KEEPS_PATH.values(), ids=KEEPS_PATH)
+def test_a_path_that_an_object_is_made_with(top: str, made: str, read: str, migrated: Callable[[str], str]) -> None:
     load = "def load(named):\n    return np.load(named)\n\n"
-    end = f"path = 'a.npy'\nnp.save(path, w)\nkept = {made}\nw = load(kept.path)\n"
-    assert f"{WAIT}\nw = load(kept.path)" in migrated(f"{IMPORTS}\n{top}\n{load}{TRAINS}{end}")
+    end = f"path = 'a.npy'\nnp.save(path, w)\n{made}\nw = load({read})\n"
+    assert f"{WAIT}\nw = load({read})" in migrated(f"{IMPORTS}\n{top}\n{load}{TRAINS}{end}")
+
+
+def test_what_a_dictionary_has_by_another_key_is_another_file(migrated: Callable[[str], str]) -> None:
+    end = "kept = {'a': 'a.npy', 'b': 'b.npy'}\nnp.save(kept['a'], w)\nw = np.load(kept['b'])\n"
+    assert "wait_for_everyone" not in migrated(f"{IMPORTS}\n{TRAINS}{end}")
 
 
 def test_another_file_that_a_helper_names_is_not_waited_for(migrated: Callable[[str], str]) -> None:

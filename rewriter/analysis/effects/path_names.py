@@ -31,16 +31,23 @@ class PathNames:
         self.state, self.reach = state, reach
         self._sure: dict[cst.BaseExpression, set[Hashable]] = {}
         self._kept: dict[str, list[tuple[Unit, cst.BaseExpression, cst.BaseExpression]]] = {}
-        """By the name of an attribute: the module, the object that has it, and what that is given."""
+        """By the name of an attribute, or a key: the module, the object that has it, and what that is given."""
         for unit in reach.units:
-            for node in unit.names.every(cst.Assign):
-                for target in node.targets if isinstance(node, cst.Assign) else ():
-                    if isinstance(node, cst.Assign) and isinstance(target.target, cst.Attribute):
-                        kept = (unit, target.target.value, node.value)
-                        self._kept.setdefault(target.target.attr.value, []).append(kept)
-            for call in unit.names.calls:
-                for name, value in self._made_with(call):
-                    self._kept.setdefault(name, []).append((unit, call, value))
+            for holder, name, value in self._parts_given(unit):
+                self._kept.setdefault(name, []).append((unit, holder, value))
+
+    def _parts_given(self, unit: Unit) -> Iterator[tuple[cst.BaseExpression, str, cst.BaseExpression]]:
+        """What the code of a module gives the attributes of objects, and the keys of dictionaries."""
+        for node in unit.names.every(cst.Assign):
+            for target, value in _pairs(node):
+                if (part := _part(target)) is not None:
+                    yield *part, value
+        for mapping in unit.names.every(cst.Dict):
+            for element in mapping.elements:
+                if isinstance(element, cst.DictElement) and (word := _word(element.key)):
+                    yield mapping, word, element.value
+        for call in unit.names.calls:
+            yield from ((call, name, value) for name, value in self._made_with(call))
 
     def of(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
         """The names of a path, of which it shares one with another that may be the same."""
@@ -68,8 +75,8 @@ class PathNames:
             return {("text", path.evaluated_value)}
         if isinstance(path, cst.Name):
             return set(self._of_variable(unit, path, seen))
-        if isinstance(path, cst.Attribute):
-            return set(self._of_attribute(unit, path, seen))
+        if _part(path) is not None:
+            return set(self._of_part(unit, path, seen))
         if isinstance(path, cst.Call) and (given := list(self.returned(path))):
             return {name for at, value in given if value not in seen for name in self._names(at, value, seen | {value})}
         parts = _parts(self.state, path)
@@ -88,13 +95,16 @@ class PathNames:
         """A variable in the module that gives it its value."""
         return _definition(self.state, unit, unit.names.binding(name))
 
-    def given(self, unit: Unit, path: cst.Name | cst.Attribute) -> Iterator[tuple[Unit, cst.BaseExpression]]:
-        """What the program gives a variable or an attribute, and the module of each; the default of a parameter too."""
-        if isinstance(path, cst.Attribute):
-            holders = self._things(path.value)
-            for at, kept, value in self._kept.get(path.attr.value, ()):
+    def given(self, unit: Unit, path: cst.BaseExpression) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+        """What the program gives a variable, an attribute or a key, and the module of each; the default of a parameter
+        too."""
+        if (part := _part(path)) is not None:
+            holders = self._things(part[0])
+            for at, kept, value in self._kept.get(part[1], ()):
                 if not holders.isdisjoint(self._things(kept)):
                     yield at, value
+        elif not isinstance(path, cst.Name):
+            return
         elif (found := self.definition(unit, path)) is not None:
             home, binding = found
             yield from ((home, value) for value in bindings_value(home.names, binding))
@@ -137,10 +147,12 @@ class PathNames:
         for at, value in self.given(unit, name):
             yield from self._names(at, value, seen)
 
-    def _of_attribute(self, unit: Unit, path: cst.Attribute, seen: set[Hashable]) -> Iterator[Hashable]:
-        names = {(holder, path.attr.value) for holder in self._things(path.value)}
+    def _of_part(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> Iterator[Hashable]:
+        """The names of an attribute of an object, or of what a dictionary has by a key."""
+        part = _part(path)
+        names = {(holder, part[1]) for holder in self._things(part[0])} if part is not None else set()
         yield from names
-        if names <= seen:
+        if names <= seen or part is None or not isinstance(path, cst.BaseExpression):
             return
         seen |= names
         for at, value in self.given(unit, path):
@@ -149,6 +161,30 @@ class PathNames:
     def _things(self, holder: cst.CSTNode) -> set[Hashable]:
         slot = self.state.values.get(holder)
         return set(slot.things if slot is not None else ())
+
+
+def _part(node: cst.CSTNode) -> tuple[cst.BaseExpression, str] | None:
+    """The object and the name of ``object.name``, and of ``object["name"]``."""
+    if isinstance(node, cst.Attribute):
+        return node.value, node.attr.value
+    index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    word = _word(index.value) if isinstance(index, cst.Index) else ""
+    return (node.value, word) if isinstance(node, cst.Subscript) and word else None
+
+
+def _word(key: cst.BaseExpression) -> str:
+    value = key.evaluated_value if isinstance(key, cst.SimpleString) else None
+    return value if isinstance(value, str) else ""
+
+
+def _pairs(assign: cst.Assign) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """The targets of an assignment with what each is given: ``self.a, self.b = a, b``."""
+    value = assign.value
+    for target in (each.target for each in assign.targets):
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            yield from zip((e.value for e in target.elements), (e.value for e in value.elements), strict=False)
+        else:
+            yield target, value
 
 
 def text(unit: Unit, node: cst.BaseExpression) -> tuple[str, str]:

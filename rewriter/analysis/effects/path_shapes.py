@@ -64,7 +64,7 @@ class PathShapes:
         """``seen``: the variables and calls looked into so far."""
         if isinstance(path, cst.SimpleString):
             return [(path.evaluated_value,)] if isinstance(path.evaluated_value, str) else [_UNKNOWN]
-        if isinstance(path, (cst.Name, cst.Attribute)):
+        if isinstance(path, (cst.Name, cst.Attribute, cst.Subscript)):
             return self._kept(unit, path, seen)
         if isinstance(path, cst.Call) and path not in seen and (given := list(self.names.returned(path))):
             return [look for at, value in given for look in self._looks(at, value, seen | {path})]
@@ -77,8 +77,10 @@ class PathShapes:
             count *= len(each)
         return [tuple(p for parts in one for p in parts) for one in product(*choices)] if count <= _MOST else [_UNKNOWN]
 
-    def _kept(self, unit: Unit, path: cst.Name | cst.Attribute, seen: frozenset[Hashable]) -> list[_Parts]:
-        """The looks of what a variable or an attribute is given."""
+    def _kept(
+        self, unit: Unit, path: cst.Name | cst.Attribute | cst.Subscript, seen: frozenset[Hashable]
+    ) -> list[_Parts]:
+        """The looks of what a variable, an attribute or a key is given."""
         home, binding = unit, unit.names.binding(path) if isinstance(path, cst.Name) else None
         if isinstance(path, cst.Name):
             home, binding = self.names.definition(unit, path) or (unit, binding)
