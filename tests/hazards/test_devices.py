@@ -124,9 +124,10 @@ def test_several_flags_are_reported(findings: Findings) -> None:
 
 
 @pytest.mark.hazard("S2")
-def test_what_runs_before_the_flag_is_known_is_reported(findings: Findings) -> None:
+def test_what_runs_before_the_flag_is_known_asks_the_environment(migrated: Migrated, findings: Findings) -> None:
     text = FLAGGED.format(flag="--cuda", top="", test="args.cuda")
-    assert findings(text.replace("import argparse", "import argparse\nprint('starting')")) == ["main_process"]
+    text = text.replace("import argparse", "import argparse\nprint('starting')")
+    assert "EarlyState().print('starting')\n" in migrated(text) and findings(text) == []
 
 
 # a device that is kept as an attribute -------------------------------------------------------------------------------

@@ -649,8 +649,9 @@ def test_a_name_that_a_cell_binds_before_it_reads_it_is_its_own(text: str) -> No
 def test_what_a_function_prints_that_the_notebook_alone_calls_is_no_finding() -> None:
     check = "def check(root):\n    print(f'checks {root}')\n    return root\n\ncheck('data')"
     file = _migrated(IMPORTS, check, BUILD, LOOP)
-    assert file.changed and file.diagnoses == ()
-    assert [found.id for found in _migrated(IMPORTS, check, BUILD, f"check('a')\n{LOOP}").diagnoses] == ["main_process"]
+    assert file.changed and file.diagnoses == () and "EarlyState" not in file.after.decode()
+    file = _migrated(IMPORTS, check, BUILD, f"check('a')\n{LOOP}")
+    assert "EarlyState().print(f'checks {root}')" in file.after.decode() and file.diagnoses == ()
 
 
 def test_what_a_call_returns_is_printed_where_it_certainly_does() -> None:
