@@ -22,9 +22,7 @@ from ..rule import Entry
 from .invoked import invoked, quoted
 from .request import Request
 
-_PLACE = re.compile(
-    r"(?P<file>.+\.(?:py|ipynb)):(?:(?:cell )?(?P<cell>\d+)(?: In\[\d*\])?(?:, line |:))?(?P<line>\d+)"
-)
+_PLACE = re.compile(r"(?P<file>.+\.(?:py|ipynb)):(?:(?:cell )?(?P<cell>\d+)(?: In\[\d*\])?(?:, line |:))?(?P<line>\d+)")
 """``train.py:143``, ``train.ipynb:3:7``, and as a finding names it: ``train.ipynb:cell 3 In[5], line 7``."""
 _NEAR = 8
 """So many other lines are named where nothing is said of one."""
