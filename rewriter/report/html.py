@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -246,7 +247,12 @@ def _listed(
 def _finding(number: int, group: FindingGroup, anchors: Container[str], explained: bool) -> str:
     """One finding; with ``explained`` also what its id means, which is said once."""
     first, word = group.first, group.first.severity.value
-    told = [f"<pre>{escape(text)}</pre>" if code else code_words(text) for text, code in steps(first.remedy)]
+    told = (
+        f"<pre>{escape(chr(10).join(text for text, _ in lines))}</pre>"
+        if code
+        else " ".join(code_words(text) for text, _ in lines)
+        for code, lines in groupby(steps(first.remedy), lambda step: step[1])
+    )
     remedy = f"<div class='remedy'>{' '.join(told)}</div>" if first.remedy else ""
     links = {
         place(file, told.line): f"#{line if (line := f'file{n}-{told.line}') in anchors else f'file{n}'}"

@@ -118,9 +118,10 @@ def _end(text: str, room: int) -> str:
 
 
 def beginning(text: str, room: int) -> str:
-    """As much of a text as there is room for, with dots for the rest."""
+    """As much of a text as there is room for, up to the end of a word, with dots for the rest."""
     if cells(text) <= room:
         return text
     while text and cells(text) > room - 3:
         text = text[:-1]
-    return text + "..."
+    whole = text.rpartition(" ")[0]
+    return (whole.rstrip(",;: ") if 2 * len(whole) > len(text) else text) + "..."

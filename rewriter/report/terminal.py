@@ -29,6 +29,9 @@ NARROWEST = 80
 """Two columns need this many characters; a narrower terminal gets one."""
 _ROOM = 20
 """Lines are never cut shorter than this many characters."""
+_HANG = 4
+"""What is wrapped of a line is indented so much further than the line, as long as that leaves ``_WIDE`` columns."""
+_WIDE = 40
 _PIECE = re.compile(r"\s+|\w+|[^\w\s]")
 _DEFINITION = re.compile(r"\s*(?:async\s+def|def|class)\s+\w+")
 _OUT, _IN, _DIM, _WHY = "red", "green", "dim", "yellow"
@@ -228,18 +231,22 @@ def _wrapped(text: str, marks: Sequence[Span], style: str, room: int, told: Sequ
     for start, end in told:
         line.stylize(_TOLD, len(visible(text[:start])), len(visible(text[:end])))
     line.expand_tabs(4)
-    return _cut(line, room)
+    hang = max(min(_indent(line.plain) + _HANG, room - _WIDE), 0)
+    first, *rest = _cut(line, room, hang)
+    return [first, *(Text(" " * hang) + part for part in rest)]
 
 
-def _cut(line: Text, room: int) -> list[Text]:
+def _cut(line: Text, room: int, hang: int = 0) -> list[Text]:
     """
-    Cut a line so that no part is wider than ``room``: at a space, else beside punctuation.
+    Cut a line so that no part is wider than ``room``, and those after the first than what a ``hang`` leaves of it: at a
+    space, else beside punctuation.
 
     A word is cut only if it is wider than the room itself.
     """
     room = max(room, _ROOM)
     if line.cell_len <= room:
         return [line]
+    whole = room
     cuts: list[int] = []
     start, blank, width = 0, 0, 0
     for piece in _PIECE.finditer(line.plain):
@@ -247,6 +254,7 @@ def _cut(line: Text, room: int) -> list[Text]:
         while width + cells > room and not piece[0].isspace() and piece.start() > start:
             # A space near the margin is a better place than the middle of an expression.
             start = blank if cell_len(line.plain[start:blank]) * 2 > room else piece.start()
+            room -= 0 if cuts else hang
             cuts.append(start)
             width = cell_len(line.plain[start : piece.start()])
         width += cells
@@ -255,9 +263,9 @@ def _cut(line: Text, room: int) -> list[Text]:
     parts: list[Text] = []
     for part in line.divide(cuts):
         part.rstrip()
-        while part.cell_len > room:
+        while part.cell_len > (limit := room if parts else whole):
             short = part.copy()
-            short.truncate(room, overflow="crop")
+            short.truncate(limit, overflow="crop")
             parts.append(short)
             part = part[len(short.plain) :]
         parts.append(part)

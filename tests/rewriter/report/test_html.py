@@ -303,3 +303,10 @@ def test_code_that_a_sentence_begins_with_is_one_piece() -> None:
     assert _named("n % args.every == 0 (train.py:3, 5): this counts").startswith("`n % args.every == 0` (train.py:3")
     assert _named("len(loader) (line 41): after") == "`len(loader)` (line 41): after"
     assert _named("On a Mac (with a GPU): more") == "On a Mac (with a GPU): more"
+
+
+def test_the_code_of_a_remedy_is_one_block() -> None:
+    (file,) = result("a = 1\n", "a = 2\n").files
+    found = Diagnosis("once", Severity.REVIEW, "m", "write it first:\n    import x\n    x.make()\nthen go on", 1)
+    text = page(Result((file._replace(diagnoses=(found,)),), 1), ())
+    assert "write it first: <pre>import x\nx.make()</pre> then go on" in text

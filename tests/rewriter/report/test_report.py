@@ -673,3 +673,15 @@ def test_github_shows_findings_at_their_lines(tmp_path: Path, monkeypatch: pytes
         "1 edit would make this file train on several processes: backward\n"
         "::notice file=a%2Cb.py,title=migrate [note]::good: to know\n"
     )
+
+
+def test_what_is_wrapped_of_a_line_is_indented_further() -> None:
+    """At the margin it looked like one more added line."""
+    before = "if x:\n    value = call(first_argument, second_argument, third_argument)\n"
+    file = _file("a.py", before.encode(), before.replace("call(", "another_call(").encode())
+    out = Console(file=io.StringIO(), width=60, no_color=True, force_terminal=False)
+    print_diff([file], out)
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    assert (
+        "+    value = another_call(first_argument,\n" in text and "+        second_argument, third_argument)\n" in text
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.report.summary import summary
-from torchlift.rewriter.report.table import heading, lines, rows
+from torchlift.rewriter.report.table import beginning, heading, lines, rows
 from torchlift.rewriter.result import Change, Diagnosis, FileResult, Result
 from torchlift.rewriter.source import SourceError, decode
 
@@ -90,3 +90,8 @@ def test_programs_that_are_as_bad_stay_in_the_order_of_their_files() -> None:
     named = [file("z.py", STOP), file("b.py", edits=1), file("a.py", STOP)]
     told = rows(Result(tuple(named), 3), [[each.source.path] for each in named])
     assert [row.path for row in told] == ["z.py", "a.py", "b.py"]
+
+
+def test_a_sentence_is_cut_between_its_words() -> None:
+    assert beginning("the keys no longer begin with it", 20) == "the keys no..."
+    assert beginning("a" * 30, 20) == "a" * 17 + "..."
