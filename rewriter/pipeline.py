@@ -313,8 +313,8 @@ def _without_skipped(file: Answered) -> Answered:
                 Finding(
                     "skipped",
                     finding.node,
-                    f"a skip comment silences {finding.id}, and no other way to migrate this training is known: the script "
-                    "is left as it is, on one device",
+                    f"a skip comment silences {finding.id}, and no other way to migrate this training is known: the "
+                    "script is left as it is, on one device",
                     "no action needed if that is meant; without the comment migrate says what to change",
                     Severity.NOTE,
                     case="left-alone",
