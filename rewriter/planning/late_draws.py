@@ -34,13 +34,16 @@ def too_late(
     ``prepare`` of a model; what new layers keep of a draw."""
     models = {origin: stands for origin, stands in plan.stands.items() if origin.role is Role.MODEL}
     after = AfterPrepare(reach, models.values())
-    for draws, finding in ((weight_draws(state, reach), _redrawn), (split_draws(state, reach), _split)):
-        for draw in draws:
-            late = after.site(draw)
-            if late is not None and not _seeded_alike(state, reach, late):
-                yield state.calls[late].unit, finding(late)
+    for draw in weight_draws(state, reach):
+        late = after.site(draw)
+        if late is not None and not _seeded_alike(state, reach, late):
+            yield state.calls[late].unit, _redrawn(late)
+    for draw in split_draws(state, reach):
+        late = after.site_again(draw)
+        if late is not None and not any(_seeded_alike(state, reach, call) for call in (late, draw)):
+            yield state.calls[draw].unit, _split(draw)
     for made in drawn_models(state, reach) if models else ():
-        late = after.site(made) if all(model.node is not made for model in plan.prepared) else None
+        late = after.site_again(made) if all(model.node is not made for model in plan.prepared) else None
         if late is not None and not any(_seeded_alike(state, reach, call) for call in (late, made)):
             yield state.calls[made].unit, _unlike(state.calls[made].unit, made)
     told: set[cst.CSTNode] = set()
@@ -52,10 +55,11 @@ def too_late(
     seeds = (call for call, record in state.calls.items() if randomness.seeds(outside_name(record)) == "torch")
     again = any(after.site(seed) is not None for seed in seeds if reach.function_of(seed) in reach.reachable)
     for draw in value_draws(state, reach) if not again else ():
-        if draw in rows and after.site(draw) is not None:
+        late = after.site_again(draw) if draw in rows else None
+        if late is not None and not any(_seeded_alike(state, reach, call) for call in (late, draw)):
             yield state.calls[draw].unit, _made(state.calls[draw].unit, draw)
     for draw, loader in shuffled_loaders(state, reach) if not again else ():
-        if draw in rows and loader not in plan.prepared and after.site(draw) is not None:
+        if draw in rows and loader not in plan.prepared and after.site_again(draw) is not None:
             yield state.calls[draw].unit, _ordered(state.calls[draw].unit, draw)
     yield from _of_layers(state, reach, models)
 

@@ -47,6 +47,20 @@ class AfterPrepare:
                 return site
         return None
 
+    def site_again(self, node: cst.CSTNode) -> cst.Call | None:
+        """As ``site``; and the call in a loop that also prepares: from the second turn on it comes after."""
+        if not isinstance(node, cst.Call):
+            return None
+        sites = [(site, self._reach.function_of(site)) for site in sites_of(self._reach, node)]
+        for site, code in sites:
+            names = self._reach.state.calls[site].unit.names
+            prepares = [each.prepare.node for each in self._prepared.get(code, ())]
+            loops = set(names.enclosing(site, cst.For, cst.While))
+            for other in (*prepares, *self._callers.get(code, ())):
+                if not loops.isdisjoint(names.enclosing(other, cst.For, cst.While)):
+                    return site
+        return self.site(node)
+
 
 class NewLayers:
     """

@@ -490,3 +490,49 @@ for x, y in DataLoader(data, batch_size=8):
 
 def test_a_layer_that_a_model_makes_as_it_runs_is_a_part_of_it(trained_project: Project) -> None:
     assert trained_project(train=INSIDE)[1] == []
+
+
+IN_ROUNDS = """\
+import torch
+from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
+
+torch.manual_seed(0)
+rows = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+
+def fold(number):
+    {seed}
+    part = {part}
+    loader = DataLoader(part, batch_size=8)
+    net = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(net(x), y).backward()
+        optimizer.step()
+
+{run}
+"""
+SPLIT = "random_split(rows, [48, 16])[0]"
+LOOP = "for number in range(3):\n    fold(number)"
+
+
+@pytest.mark.parametrize(
+    ("part", "seed", "run", "told"),
+    [
+        (SPLIT, "pass", LOOP, ["late-draw"]),
+        ("TensorDataset(torch.randn(64, 8), rows.tensors[1])", "pass", LOOP, ["late-draw"]),
+        ("Subset(rows, torch.randperm(64)[:48])", "pass", LOOP, ["late-draw"]),
+        (SPLIT, "torch.manual_seed(number)", LOOP, []),
+        (SPLIT, "pass", "fold(0)", []),
+        ("random_split(rows, [48, 16], generator=torch.Generator().manual_seed(number))[0]", "pass", LOOP, []),
+    ],
+)
+def test_the_second_fold_is_drawn_after_the_first_was_prepared(
+    part: str, seed: str, run: str, told: list[str], trained_project: Project
+) -> None:
+    """Each process trained on a split of its own from the second round on, without a word."""
+    text = IN_ROUNDS.format(part=part, seed=seed, run=run)
+    assert trained_project(train=text)[1] == told
+    flat = text.replace("def fold(number):", "for number in range(3):").replace(run, "")
+    if run is LOOP:
+        assert trained_project(train=flat)[1] == told
