@@ -149,7 +149,7 @@ TOTALS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a sum that is written out": (
         {"top": "total = 0.0", "step": "total = total + loss.item()", "epoch": "print(total)"},
-        [f"        total = total + {REDUCED}".replace("mean", "sum")],
+        [f"        total = total + {REDUCED}".replace("mean", "sum_of_means")],
     ),
 }
 

@@ -43,7 +43,7 @@ class AfterPrepare:
             if code in self._prepared and not any(each.follows(each.unit, site) for each in self._prepared[code]):
                 return site
         for site, code in sites:
-            if code in self._callers and all(_ends_later(self._reach, site, call) for call in self._callers[code]):
+            if code in self._callers and all(ends_later(self._reach, site, call) for call in self._callers[code]):
                 return site
         return None
 
@@ -196,7 +196,7 @@ def _callers(reach: Reach, codes: Iterable[Code]) -> dict[Code, list[cst.Call]]:
     return {code: calls for code, calls in found.items() if code in reach.reachable}
 
 
-def _ends_later(reach: Reach, one: cst.Call, other: cst.Call) -> bool:
+def ends_later(reach: Reach, one: cst.Call, other: cst.CSTNode) -> bool:
     """Whether a call of the same code is made after another one has returned."""
     names = reach.state.calls[one].unit.names
     if names.end(one) != names.end(other):

@@ -17,6 +17,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
 from ..dataflow.values import CallRecord, State, Unit, origins
+from ..devices.after_prepare import ends_later
 from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
 from ..syntax.definitions import in_other_branch
@@ -130,7 +131,7 @@ def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: 
         return stands.follows(unit, call)
     own = (node for node in reach.own(code) if isinstance(node, cst.Call))
     if leading := [site for site in own if any(home in reach.below(one) for one in reach.called(site))]:
-        return all(unit.names.end(site) > unit.names.order(call) for site in leading)  # its arguments come first
+        return all(ends_later(reach, site, call) for site in leading)  # its arguments come first
     sites = reach.sites(code)
     below = seen | {code}
     return bool(sites) and all(in_front(stands, reach.unit(reach.function_of(s)), reach, s, below) for s in sites)

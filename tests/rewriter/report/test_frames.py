@@ -142,10 +142,10 @@ def test_a_loss_that_is_not_known_is_underlined_and_the_call_that_hides_it() -> 
 
 
 def test_a_decision_shows_its_value_and_where_each_process_has_its_own() -> None:
-    then = "\n    if (x > 3).sum() > 2:\n        break"
+    then = "\n    if (x > 3).max() > 2:\n        break"
     text = SCRIPT.format(imports="", loss="(model(x) - y).pow(2).mean()", then=then)
     (told,) = found(text)
-    assert told.id == "local-decision" and underlined(text, told) == "(x > 3).sum() > 2"
+    assert told.id == "local-decision" and underlined(text, told) == "(x > 3).max() > 2"
     assert told.cause is not None and told.cause.path == ""
     assert told.cause.text[told.cause.column - 1 : told.cause.end - 1] == "for x, y in loader:", "without its comment"
 
@@ -168,7 +168,7 @@ print(hits)
 
 
 def test_a_cause_in_a_notebook_has_the_line_of_its_cell(tmp_path: Path) -> None:
-    then = "\n    if (x > 3).sum() > 2:\n        break"
+    then = "\n    if (x > 3).max() > 2:\n        break"
     text = SCRIPT.format(imports="", loss="(model(x) - y).pow(2).mean()", then=then)
     head, loop = text.split("for x, y", 1)
     code: list[dict[str, object]] = [
@@ -181,7 +181,7 @@ def test_a_cause_in_a_notebook_has_the_line_of_its_cell(tmp_path: Path) -> None:
     said = summary(Result(tuple(survey.files), survey.checked), [])
     assert "n.ipynb:cell 2, line 6: blocked [local-decision]" in said
     assert "n.ipynb:cell 2, line 1\n" in said
-    assert "6 |     if (x > 3).sum() > 2:\n      |        ^^^^^^^^^^^^^^^^^\n" in said
+    assert "6 |     if (x > 3).max() > 2:\n      |        ^^^^^^^^^^^^^^^^^\n" in said
 
 
 def test_a_magic_is_shown_as_its_cell_has_it() -> None:
@@ -223,7 +223,7 @@ def test_thousands_of_findings_are_counted() -> None:
 @pytest.mark.parametrize("environment", [{}, {"PYTHONIOENCODING": "ascii"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
 @pytest.mark.parametrize("columns", [20, 80])
 def test_a_terminal_of_any_kind_shows_them(tmp_path: Path, environment: dict[str, str], columns: int) -> None:
-    then = "\n    if (x > 3).sum() > 2 or '漢🎉שלום' == y:\n        break"
+    then = "\n    if (x > 3).max() > 2 or '漢🎉שלום' == y:\n        break"
     text = SCRIPT.format(imports="", loss="(model(x) - y).pow(2).mean()", then=then)
     (tmp_path / "train.py").write_text(text, encoding="utf-8")
     ours, theirs = pty.openpty()
@@ -250,10 +250,10 @@ def test_a_terminal_of_any_kind_shows_them(tmp_path: Path, environment: dict[str
 
 def test_what_is_shown_is_what_was_read(tmp_path: Path) -> None:
     """A file that changes while it is shown: the code is that of the analysis, wherever its lines are by now."""
-    then = "\n    if (x > 3).sum() > 2:\n        break"
+    then = "\n    if (x > 3).max() > 2:\n        break"
     path = tmp_path / "train.py"
     path.write_text(SCRIPT.format(imports="", loss="(model(x) - y).pow(2).mean()", then=then))
     survey = Surveyor(CATALOGUE, RawConfig(), cached=False).look([path])
     path.write_text("# gone\n")
     said = summary(Result(tuple(survey.files), survey.checked), [])
-    assert "if (x > 3).sum() > 2:\n" in said and "for x, y in loader:  # every batch\n" in said
+    assert "if (x > 3).max() > 2:\n" in said and "for x, y in loader:  # every batch\n" in said

@@ -80,7 +80,11 @@ CALLED = {
         ValueError,
         "is 'max'; it must be one of: mean, sum",
     ),
-    "a reduction": (lambda a: a.reduce(torch.ones(1), "none"), ValueError, "is 'none'; it must be one of: sum, mean"),
+    "a reduction": (
+        lambda a: a.reduce(torch.ones(1), "none"),
+        ValueError,
+        "is 'none'; it must be one of: sum, sum_of_means, mean",
+    ),
     "whole numbers": (lambda a: a.reduce(torch.ones(1).int(), "mean"), RuntimeError, r"Reduce tensor.float\(\)"),
     "words": (lambda a: a.gather("x"), TypeError, "takes tensors, .* given a str. Convert it to a tensor"),
     "autocast": (lambda a: a.autocast(3), TypeError, "autocast was given a int; it takes an AutocastKwargs"),

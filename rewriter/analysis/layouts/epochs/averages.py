@@ -255,6 +255,8 @@ class _Loop:
             means = any(gather.reduction != "sum" for gather in plan.reduced[total])
             if self.by_hand and len(sums) == len(plan.reduced[total]):
                 continue  # no row is repeated, and a sum is exact
+            if sums and not means and not text and self._sums_batches(total):
+                text = self.unit.names.module.code_for_node(total.kept_in)
             if text and sums and not means:
                 yield counts_filled(total.node, text)
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
@@ -336,7 +338,7 @@ class _Loop:
         if (means := self.numbers.rates(total)) is not None:
             yield from means
             return
-        sums = self._sums_batches(total)
+        sums = self.abilities.adds_means and self._sums_batches(total)
         for read, name in ((r, n) for r in self.step.added(total) for n in (self.losses.read_off(r) or [r])):
             if without_gradient(self.unit, name) and not varies(self.layouts.value(name)):
                 continue  # of rows that all processes have, as they are
@@ -361,7 +363,7 @@ class _Loop:
         binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
         if binding is None or isinstance(total.node, cst.Call) or self.step.is_weighed(total):
             return False  # a list has each of them
-        if not (self.abilities.adds_means and self.step.has_fewer() and isinstance(self.loop, cst.For)):
+        if not self.step.has_fewer() or not isinstance(self.loop, cst.For):
             return False
         divisors = (one for value in total.value for one in divisors_in(value))
         if not all(is_written_number(self.state, self.unit, one) for one in divisors):

@@ -114,7 +114,7 @@ def test_what_an_imported_module_does_where_it_is_started_itself(guard: str, kin
     train, other = migrate(sources, CATALOGUE, Config()).files
     assert b"accelerator.backward(" in train.after
     assert sorted({trait.kind for trait in other.traits if trait.kind in KINDS}) == kinds
-    told = ["batch-norm", "launcher", "main_process"] if kinds else []
+    told = ["batch-norm", "launcher"] if kinds else []
     assert other.changed is bool(kinds) and sorted(d.id for d in other.diagnoses) == told
 
 

@@ -85,7 +85,7 @@ Trainer().train()
 def test_a_list_of_an_object() -> None:
     told = {
         "self.memory.append(x.mean().item())": [],
-        "if y.sum() > 3: self.memory.append(x.mean().item())": ["local-decision"],
+        "if y.max() > 3: self.memory.append(x.mean().item())": ["local-decision"],
     }
     for kept, ids in told.items():
         (file,) = migrate([decode(MEMORY.format(kept=kept).encode(), Path("train.py"))], CATALOGUE, Config()).files

@@ -204,7 +204,6 @@ def test_of_several_results_what_is_read_is_gathered(gives: str, logits: str) ->
 
 
 TOLD = {
-    "a mean of each batch": (Case("hits += (out.argmax(1) == y).float().mean().item()"), ["mean-of-batches"], True),
     "all pairs of a batch": (Case("hits += (out @ out.t()).mean().item()"), ["prepare"], False),
     "counts of which the number is not known": (
         Case("table += torch.bincount(3 * y + out.argmax(1))", "table = 0", "table"), ["mean-of-batches"], True

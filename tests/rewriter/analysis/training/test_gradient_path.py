@@ -115,7 +115,7 @@ print(hits)
 
 
 def test_an_evaluation_may_call_the_function_that_training_calls() -> None:
-    assert "out, y = accelerator.gather_for_metrics((out, y))" in migrated(SCORED)
+    assert 'accelerator.reduce(score(out.argmax(1), y).detach(), reduction="sum_of_means")' in migrated(SCORED)
 
 
 def test_a_term_that_is_kept_in_an_attribute_stays_as_it_is(trained: Callable[..., tuple[str, list[str]]]) -> None:
