@@ -110,7 +110,7 @@ _MOVING = frozenset(
     "move moves moved moving to the a an our my all this device devices gpu gpus cuda cpu put send sends sent "
     "sending transfer transfers copy copies data batch batches tensor tensors input inputs label labels image "
     "images target targets x y model models network net on onto into same as and them it its use using if "
-    "available is where place load make sure both are of from host memory needed then".split()
+    "available is where place load make sure both are of from host memory needed then get possible when".split()
 )
 
 

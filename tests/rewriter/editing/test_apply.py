@@ -270,6 +270,7 @@ class TestConflicts:
     [
         ("# move data to the same device as model", True),
         ("# to GPU", True),
+        ("#Get data to cuda if possible", True),
         ("# shape: (batch, 64) on the device", False),
         ("# images", False),
         ("#", False),
