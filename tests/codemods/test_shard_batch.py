@@ -799,3 +799,63 @@ def test_a_step_that_gives_a_table_of_a_loss_and_numbers(migrated: Migrated) -> 
     assert "accelerator.backward(result['loss'])" in text
     for key in ("hits", "n"):
         assert f"+= accelerator.reduce(torch.tensor(result['{key}'], device=accelerator.device), reduction=" in text
+
+
+COLUMNS = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+tokens = torch.randint(0, 50, (20, 400))
+
+
+def columns(rows):
+    return rows.t().contiguous()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 8)
+        self.rnn = nn.LSTM(8, 8)
+        self.head = nn.Linear(8, 50)
+
+    def forward(self, x):
+        out, _ = self.rnn(self.words(x))
+        return self.head(out).view(-1, 50)
+
+
+def batch(source, i):
+    return source[i : i + 8], source[i + 1 : i + 9].reshape(-1)
+
+
+train_data = columns(tokens)
+model = Net()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train():
+    total = 0.0
+    for step, i in enumerate(range(0, train_data.size(0) - 9, 8)):
+        x, y = batch(train_data, i)
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        if step % 5 == 0 and step > 0:
+            mean = total / 5
+            print(step, len(train_data) // 8, mean)
+            total = 0
+
+
+train()
+"""
+
+
+def test_a_length_beside_a_figure_keeps_it_from_nothing(migrated: Migrated) -> None:
+    """The rows of the data were taken for something that nobody can join, and the printed loss stayed one process's."""
+    text = migrated(COLUMNS)
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert "accelerator.print(step, len(train_data_shard) // 8, mean)" in text

@@ -190,6 +190,9 @@ class _Host:
         """Whether an expression gives a tensor that the script has taken to the CPU."""
         while isinstance(node, (cst.Call, cst.Attribute, cst.Subscript)):
             if isinstance(node, cst.Call):
+                if node.args and origins(self.state.values.get(node), Role.LOSS):
+                    if all(self._on_host(arg.value, depth) for arg in node.args):
+                        return True  # of what was taken there
                 if not isinstance(node.func, cst.Attribute) or node.func.attr.value in _GOES_ON:
                     return False
                 record = self.state.calls.get(node)

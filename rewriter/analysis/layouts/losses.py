@@ -90,6 +90,11 @@ def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: froz
     return _is_no_number(state, value)
 
 
+def _holds_several(state: State, value: cst.BaseExpression) -> bool:
+    slot = state.values.get(value)
+    return slot is not None and any(isinstance(thing, (Mapping, Sequence)) for thing in slot.things)
+
+
 def _is_no_number(state: State, value: cst.BaseExpression) -> bool:
     slot = state.values.get(value)
     things = slot.things if slot is not None else ()
@@ -167,11 +172,9 @@ class Reducer:
                 inside.update(descendants(of))
                 found[of] = Gather(of, (unit.names.one_line(of),), because, Form.REDUCE, reduction=reduction)
                 continue
-            if self._has_rows(unit, name):
-                return False
             if is_loss_name(self.state, self.training, unit, name) and is_tensor(self.state, unit, name):
                 reduction = reduction_of(self.state, unit, name)
-                if reduction == "mixed" or not self._everywhere(unit, name):
+                if reduction == "mixed" or self._has_rows(unit, name) or not self._everywhere(unit, name):
                     return False
                 node = unit.names.parents[name]
                 if isinstance(node, cst.NamedExpr) and node.target is name:  # while (loss := loss / 2) > limit
@@ -187,8 +190,9 @@ class Reducer:
                 continue
             seen.add(binding)
             values = [assigned(unit, definition) for definition in binding.definitions]
-            if not any(value is not None and self.equality.is_local(unit, value) for value in values):
-                return False  # what it holds comes from elsewhere: a list that is filled
+            own = any(value is not None and self.equality.is_local(unit, value) for value in values)
+            if not own and any(value is not None and _holds_several(self.state, value) for value in values):
+                return False  # a list that is filled with what is one's own
             for behind in values:
                 if behind is None or not self._collect(unit, behind, because, found, seen):
                     return False

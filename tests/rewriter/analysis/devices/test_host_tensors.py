@@ -40,8 +40,13 @@ plt.savefig("loss.png")
         ("losses.append(loss)", "pass", 'losses.append(accelerator.reduce(loss.detach(), reduction="mean").cpu())'),
         ("pass", "losses.append(loss.item())", "    losses.append(loss.item())"),
         ("pass", "losses.append(loss.cpu().detach())", "    losses.append(loss.cpu().detach())"),
+        (
+            "pass",
+            "gap = nn.functional.mse_loss(model(x).detach().cpu(), y.cpu())\n    losses.append(gap)",
+            "    losses.append(gap)\n",
+        ),
     ],
-    ids=["once an epoch", "of each step", "a number", "moved by the script"],
+    ids=["once an epoch", "of each step", "a number", "moved by the script", "of what it has moved"],
 )
 def test_losses_that_a_list_keeps_for_a_plot_are_taken_to_the_cpu(each: str, last: str, kept: str) -> None:
     """The script named no device: on a GPU the plot failed at the end of the training, and nothing was said."""
