@@ -801,7 +801,7 @@ def test_a_step_that_gives_a_table_of_a_loss_and_numbers(migrated: Migrated) -> 
         assert f"+= accelerator.reduce(torch.tensor(result['{key}'], device=accelerator.device), reduction=" in text
 
 
-COLUMNS = """\
+BY_COLUMNS = """\
 import torch
 from torch import nn
 
@@ -856,6 +856,6 @@ train()
 
 def test_a_length_beside_a_figure_keeps_it_from_nothing(migrated: Migrated) -> None:
     """The rows of the data were taken for something that nobody can join, and the printed loss stayed one process's."""
-    text = migrated(COLUMNS)
+    text = migrated(BY_COLUMNS)
     assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in text
     assert "accelerator.print(step, len(train_data_shard) // 8, mean)" in text
