@@ -113,7 +113,13 @@ class Collectives(Placed):
         """
         shares = self._progress.in_hand()
         if shares is not None:
-            tensor = of_rows(tensor, reduction, self.process_index, weights=shares.weights, of_means=shares.of_means)
+            tensor = of_rows(
+                tensor,
+                reduction,
+                self.process_index,
+                weights=shares.weights,
+                of_means=shares.part_of_means(self.process_index),
+            )
         return reduce(self._world, tensor, reduction, scale)
 
     def pad_across_processes(self, tensor: Tree, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Tree:

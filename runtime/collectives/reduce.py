@@ -27,7 +27,7 @@ def parse_reduction(word: str) -> Reduction:
     return Reduction(word)
 
 
-def of_rows(tree: Tree, reduction: str, rank: int, *, weights: tuple[float, ...], of_means: tuple[float, ...]) -> Tree:
+def of_rows(tree: Tree, reduction: str, rank: int, *, weights: tuple[float, ...], of_means: float) -> Tree:
     """
     Tensors that were computed from the rows of a batch, as they count in a reduction.
 
@@ -39,7 +39,7 @@ def of_rows(tree: Tree, reduction: str, rank: int, *, weights: tuple[float, ...]
         reduction: how they are going to be joined.
         rank: this process.
         weights: what a mean over the rows of each process counts; 0 for those without rows.
-        of_means: what it counts in a sum of the means of the script's batches.
+        of_means: what that of this process counts in a sum of the means of the script's batches.
     """
     word = parse_reduction(reduction)
     having = len([one for one in weights if one])
@@ -49,7 +49,7 @@ def of_rows(tree: Tree, reduction: str, rank: int, *, weights: tuple[float, ...]
             return leaf
         exact = not (leaf.is_floating_point() or leaf.is_complex())
         if word is Reduction.SUM_OF_MEANS and not exact:
-            return leaf.detach() * of_means[rank] if of_means[rank] else torch.zeros_like(leaf.detach())
+            return leaf.detach() * of_means if of_means else torch.zeros_like(leaf.detach())
         if not weights[rank]:
             return torch.full_like(leaf.detach(), _neutral(word, leaf.dtype))
         if word is not Reduction.MEAN or exact:

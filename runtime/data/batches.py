@@ -19,7 +19,7 @@ from .order import LentState
 from .plan import certain_length, plan_of
 from .progress import Pass
 from .samplers import Drawn
-from .shares import Shares, bounds, uniform, weighted
+from .shares import Shares, split_rows, uniform
 from .transfer import sent
 
 KEY = "_torchlift_share"
@@ -202,10 +202,8 @@ class Batches:
         rows = rows_of(batch)
         if not rows:
             return batch, uniform(1, world.size)
-        start, end = bounds(rows, world.size)[world.rank]
-        valid = tuple(b - a for a, b in bounds(rows, world.size))
-        shares = weighted(tuple(max(count, 1) for count in valid), valid, cut=True)
-        return cut_rows(batch, start, end) if end > start else cut_rows(batch, 0, 1), shares
+        runs, shares = split_rows(rows, world.size)
+        return cut_rows(batch, *runs[world.rank]), shares
 
 
 def _can_send_ahead(loader: Any, options: Any) -> bool:

@@ -23,7 +23,7 @@ from ..device.placement import is_container, map_items, map_tree, tensors_in
 from ..errors import CollectiveError
 from .iterable import Tagged, rows_of
 from .samplers import Drawn
-from .shares import Shares, bounds, uniform, weighted
+from .shares import Shares, split_rows, uniform, weighted
 
 _AHEAD = 2
 _END, _BATCH, _FAILED = 0, 1, 2
@@ -163,10 +163,8 @@ def _split(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:
                 "split_batches or dispatch_batches: every process then reads its own rows."
             )
         rows = rows_of(batch) or 1
-        cuts = bounds(rows, size)
-        valid = tuple(end - start for start, end in cuts)
-        parts = [cut(batch, start, end, rows) if end > start else cut(batch, 0, 1, rows) for start, end in cuts]
-        yield parts, weighted(tuple(max(count, 1) for count in valid), valid, cut=True)
+        runs, shares = split_rows(rows, size)
+        yield [cut(batch, start, end, rows) for start, end in runs], shares
 
 
 def _rounds(batches: Any, size: int) -> Iterator[tuple[list[Any], Shares]]:

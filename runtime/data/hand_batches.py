@@ -13,7 +13,7 @@ from ..device.placement import is_container, map_tree, tensors_in
 from ..errors import BatchShapeError
 from .dispatch import Dispatched, cut
 from .progress import Pass, Progress
-from .shares import ShardPlan, Shares, bounds, weighted
+from .shares import ShardPlan, Shares, split_rows
 
 
 class HandBatches:
@@ -70,12 +70,8 @@ def _steps(batch: Any, dim: int, size: int) -> Iterator[tuple[list[Any], Shares]
     kinds: list[str] = []
     tree = map_tree(lambda leaf: _as_tensor(leaf, dim, kinds), batch)
     rows = _rows(tree, dim)
-    valid = tuple(end - start for start, end in bounds(rows, size))
-    parts = [
-        (_cut(tree, start, end, rows) if end > start else _cut(tree, 0, 1, rows), "".join(kinds))
-        for start, end in bounds(rows, size)
-    ]
-    yield list(parts), weighted(tuple(max(count, 1) for count in valid), valid, cut=True)
+    runs, shares = split_rows(rows, size)
+    yield [(_cut(tree, start, end, rows), "".join(kinds)) for start, end in runs], shares
 
 
 def _cut(tree: Any, start: int, end: int, rows: int) -> Any:

@@ -36,12 +36,11 @@ class Shares:
         """No row is a duplicate."""
         return self.rows == self.valid
 
-    @property
-    def of_means(self) -> tuple[float, ...]:
-        """What a mean over the rows of each rank counts in the sum of the means of the script batches."""
+    def part_of_means(self, rank: int) -> float:
+        """What a mean over the rows of a rank counts in the sum of the means of the script batches."""
         if self.cut:
-            return tuple(weight / len(self.weights) for weight in self.weights)
-        return tuple(1.0 if rows else 0.0 for rows in self.valid)
+            return self.weights[rank] / len(self.weights)
+        return 1.0 if self.valid[rank] else 0.0
 
 
 class History:
@@ -100,6 +99,18 @@ def bounds(count: int, size: int) -> list[tuple[int, int]]:
     base, more = divmod(count, size)
     starts = [rank * base + min(rank, more) for rank in range(size + 1)]
     return list(pairwise(starts))
+
+
+def split_rows(count: int, size: int) -> tuple[list[tuple[int, int]], Shares]:
+    """
+    Share the `count` rows of one script batch among `size` processes: where those of each begin and end.
+
+    A process without a row of its own gets the first row as a duplicate, with weight 0.
+    """
+    runs = bounds(count, size)
+    valid = tuple(end - start for start, end in runs)
+    handed = [(start, end) if end > start else (0, 1) for start, end in runs]
+    return handed, weighted(tuple(max(rows, 1) for rows in valid), valid, cut=True)
 
 
 def split_one(batch: list[T], size: int) -> tuple[list[list[T]], Shares]:

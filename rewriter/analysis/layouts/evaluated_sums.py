@@ -41,9 +41,11 @@ def summed_first(
     joined = list(gathers)
     for adds, one in found.items():
         mean = _tensor(state, unit, adds.value) if isinstance(adds, cst.AugAssign) and one.by_script else None
+        if mean is None:
+            continue
         rows = (_RowsOfMean(unit, gather, adds) for gather in joined if _is_plain(gather))
-        of = next((each for each in rows if mean is not None and each.are_left_for(mean)), None)
-        if of is None or mean is None:
+        of = next((each for each in rows if each.are_left_for(mean)), None)
+        if of is None:
             continue
         place = joined.index(of.gather)
         after = [of.gather._replace(node=of.line)] if of.are_read_after() else []
