@@ -8,12 +8,24 @@ import libcst as cst
 
 from ...facts.accelerator import Side
 from ...facts.module import Form, Gather
+from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
-from ..dataflow.values import Instance, Unit
+from ..dataflow.values import Instance, State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from .epoch_totals import Total, collecting
+
+_JOINING = frozenset({"gather_for_metrics", "gather", "reduce"})
+
+
+def by_script(state: State, nodes: Iterable[cst.CSTNode]) -> bool:
+    """Whether the script itself gathers or reduces, with its accelerator, in one of some nodes."""
+    return any(
+        node.attr.value in _JOINING and bool(origins(state.values.get(node.value), Role.ACCELERATOR))
+        for node in nodes
+        if isinstance(node, cst.Attribute)
+    )
 
 
 class Joined:

@@ -17,10 +17,10 @@ import libcst as cst
 from ...facts.accelerator import Side
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Gather
-from ...facts.roles import Origin, Role
+from ...facts.roles import Origin
 from ..dataflow.call_graph import Reach, reach_of
 from ..dataflow.containers import collects
-from ..dataflow.values import State, Unit, origins
+from ..dataflow.values import State, Unit
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import is_none, keyword
 from ..syntax.scopes import Binding
@@ -31,6 +31,7 @@ from .batch_figures import BatchFigure, BatchFigures, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .criterion_calls import without_criteria
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
+from .joined import by_script
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .padding import ragged
@@ -127,7 +128,7 @@ def _evaluation(
         return answer(None, False, "it is not a plain for loop")
     if drained(state, unit, loop) is not None:
         return answer(None, False, "its batches were read once and kept")
-    if _already_gathered(state, loop):
+    if by_script(state, descendants(loop.body)):
         return answer(None, True, "gathered by the script")
     training = without_criteria(state, reach, training, loop, layouts)
     forward = _last_forward(unit, reach, training, loop)
@@ -396,14 +397,6 @@ def _ways(choice: cst.If) -> list[list[cst.CSTNode]]:
     if not all(deeper):
         return []
     return [*found, *(way for ways in deeper for way in ways)]
-
-
-def _already_gathered(state: State, loop: cst.For) -> bool:
-    for node in nodes_in(loop.body, cst.Attribute):
-        if node.attr.value in ("gather_for_metrics", "gather", "reduce"):
-            if origins(state.values.get(node.value), Role.ACCELERATOR):
-                return True
-    return False
 
 
 def _inline(step: Step, training: Training) -> list[cst.BaseExpression]:

@@ -29,6 +29,7 @@ from ..engine.layout import (
     varies,
 )
 from ..epoch_totals import LISTS, Total, deciding
+from ..joined import by_script
 from ..loop_layouts import layouts_of
 from ..loop_step import bound, bound_by, plain
 from ..losses import read_off
@@ -242,11 +243,7 @@ class EpochStep:
         what is collected."""
         tests = (node.test for node in self.inside if isinstance(node, (cst.If, cst.While)))
         decided = {part for test in tests for part in descendants(test)}
-        attributes = (n for n in self.inside if isinstance(n, cst.Attribute) and n not in decided)
-        names = ("reduce", "gather", "gather_for_metrics")
-        return any(
-            a.attr.value in names and origins(self.state.values.get(a.value), Role.ACCELERATOR) for a in attributes
-        )
+        return by_script(self.state, (node for node in self.inside if node not in decided))
 
 
 def _is_number(layout: Layout) -> bool:
