@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -33,7 +32,7 @@ from .planning.program_facts import ParsedModule, Understood, understand
 from .planning.remedies import followable
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
 from .rule import Entry, Rule
-from .source import Source, SourceError, encode, invalid, too_new
+from .source import Source, SourceError, encode, invalid, rejection, too_new
 from .validation.diagnoses import Emitted, diagnoses
 
 
@@ -423,28 +422,17 @@ def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:
 
     Raises ``SourceError`` if this Python cannot parse the original either, which LibCST knows how to.
     """
-    for compiled in (False, True):
-        error = _error(text, compiled=compiled)
-        own = _error(source.text, compiled=compiled) if error is not None else None
-        if own is not None and not compiled:
-            raise too_new(source.path, own.lineno or 0, own.msg)
-        if error is not None and own is None:
-            cause = f"the migrated text would be invalid Python ({error.msg}, line {error.lineno})"
-            remedy = "please report this, with the script"
-            return [Finding("invalid-output", None, cause, remedy, Severity.BLOCKED)], source.data
-    return [], encode(source, text)
-
-
-def _error(text: str, *, compiled: bool) -> SyntaxError | None:
-    """What Python says of a text: the compiler minds more than the parser, such as a ``from __future__`` after code."""
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | (0 if compiled else ast.PyCF_ONLY_AST)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            compile(text, "<text>", "exec", flags, dont_inherit=True)
-        except SyntaxError as error:
-            return error
-    return None
+    if (found := rejection(text)) is None:
+        return [], encode(source, text)
+    error, parsed = found
+    own = rejection(source.text)
+    if own is not None and not (parsed or own.parsed):
+        raise too_new(source.path, own.error.lineno or 0, own.error.msg)
+    if own is not None and parsed:
+        return [], encode(source, text)
+    cause = f"the migrated text would be invalid Python ({error.msg}, line {error.lineno})"
+    remedy = "please report this, with the script"
+    return [Finding("invalid-output", None, cause, remedy, Severity.BLOCKED)], source.data
 
 
 def _change(edit: Edit, file: Answered) -> Change:

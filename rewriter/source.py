@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import stat
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -50,6 +52,30 @@ def too_new(path: Path | str, line: int, message: str) -> SourceError:
     version = ".".join(map(str, sys.version_info[:2]))
     cause = f"this file needs a newer Python than {version} to be parsed: {message}"
     return SourceError(path, line, cause, "Run migrate with the Python that runs the script")
+
+
+class Rejection(NamedTuple):
+    """What Python says of a text that it does not take."""
+
+    error: SyntaxError
+    parsed: bool
+    """The parser takes it. The compiler minds more, such as a ``from __future__`` after code."""
+
+
+def rejection(text: str) -> Rejection | None:
+    """What Python says of a text, if it does not take it."""
+    parsed = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = compile(
+                text, "<text>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, dont_inherit=True
+            )
+            parsed = True
+            compile(tree, "<text>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        except SyntaxError as error:
+            return Rejection(error, parsed)
+    return None
 
 
 class Cells(Protocol):
