@@ -47,10 +47,8 @@ class AfterPrepare:
                 return site
         return None
 
-    def site_again(self, node: cst.CSTNode) -> cst.Call | None:
+    def site_again(self, node: cst.Call) -> cst.Call | None:
         """As ``site``; and the call in a loop that also prepares: from the second turn on it comes after."""
-        if not isinstance(node, cst.Call):
-            return None
         sites = [(site, self._reach.function_of(site)) for site in sites_of(self._reach, node)]
         for site, code in sites:
             names = self._reach.state.calls[site].unit.names

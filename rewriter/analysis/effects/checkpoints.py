@@ -124,13 +124,18 @@ def plain_models(
             yield wanted
 
 
+def _leading(reach: Reach, code: Code, home: Code) -> list[cst.Call]:
+    """The calls in some code that come to other code."""
+    own = (node for node in reach.own(code) if isinstance(node, cst.Call))
+    return [site for site in own if any(home in reach.below(one) for one in reach.called(site))]
+
+
 def in_front(stands: Stands, unit: Unit, reach: Reach, call: cst.CSTNode, seen: frozenset[Code] = frozenset()) -> bool:
     """Whether a call runs only before a ``prepare``, through whatever function it is reached, or that is."""
     code, home = unit.names.function(call), stands.unit.names.function(stands.prepare.node)
     if code in seen or code is home:
         return stands.follows(unit, call)
-    own = (node for node in reach.own(code) if isinstance(node, cst.Call))
-    if leading := [site for site in own if any(home in reach.below(one) for one in reach.called(site))]:
+    if leading := reach.state.once((_leading, code, home), lambda: _leading(reach, code, home)):
         return all(ends_later(reach, site, call) for site in leading)  # its arguments come first
     sites = reach.sites(code)
     below = seen | {code}

@@ -140,9 +140,10 @@ class BatchFigures:
                     exact = filled and isinstance(one, Partial) and not one.uneven and (weighed or one.op == "sum")
                     plain = BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value))
                     found = self._of_mean(total, name, value, weighed) if mean else plain
+                    if found.kind is not Kind.MEAN:
+                        return found
                     whole = always_drops_last(self.state, reach_of(self.state).loaders(self.loop))
-                    asked = found.kind is Kind.MEAN
-                    return found._replace(filled=filled, weighed=exact, whole=whole) if asked else found
+                    return found._replace(filled=filled, weighed=exact, whole=whole)
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
                 if isinstance(one, Unclear) and unclear and not handed and not self._is_sum(value):
                     return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
