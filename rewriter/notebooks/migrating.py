@@ -72,18 +72,20 @@ def plan_notebook(
     if home is not None and (function := started_by_itself(notebook, home, result.files)):
         return NotebookPlan(notebook, planned, function)
     devices = choosing(notebook, result.files)
-    plain, together = (notebook.parted(drawing(notebook, result.files, joint), devices) for joint in (False, True))
-    first: NotebookPlan | None = None
-    for parted, whole in ((plain, False), (plain, True), (together, False)):
-        if first is not None and parted is together and together == plain:
-            break
-        ways = _Ways(notebook, parted, planned, lambda text: plan([source_of(notebook, text), *modules], *settings))
-        if whole and ways.same:
-            continue
-        if (found := ways.plan(whole)).holds:
-            return found
-        first = first or found
-    assert first is not None
+
+    def ways(joint: bool) -> _Ways:
+        parted = notebook.parted(drawing(notebook, result.files, joint), devices)
+        return _Ways(notebook, parted, planned, lambda text: plan([source_of(notebook, text), *modules], *settings))
+
+    plain = ways(joint=False)
+    first = plain.plan()
+    if first.holds:
+        return first
+    if not plain.same and (found := plain.plan(whole=True)).holds:
+        return found
+    together = ways(joint=True)
+    if together.parted != plain.parted and (found := together.plan()).holds:
+        return found
     return first
 
 

@@ -17,6 +17,7 @@ from ..dataflow.modules import imported, unit_named
 from ..dataflow.records import record_fields
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.definitions import bindings_value
+from ..syntax.nodes import entry_key
 from ..syntax.scopes import Binding
 
 _MOST = 16
@@ -167,8 +168,7 @@ def _part(node: cst.CSTNode) -> tuple[cst.BaseExpression, str] | None:
     """The object and the name of ``object.name``, and of ``object["name"]``."""
     if isinstance(node, cst.Attribute):
         return node.value, node.attr.value
-    index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
-    word = _word(index.value) if isinstance(index, cst.Index) else ""
+    word = entry_key(node) if isinstance(node, cst.Subscript) else ""
     return (node.value, word) if isinstance(node, cst.Subscript) and word else None
 
 
