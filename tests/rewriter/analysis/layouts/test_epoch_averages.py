@@ -44,6 +44,14 @@ def test_a_sum_that_is_divided_by_the_rows_is_averaged_as_one_number(
     assert findings == []
 
 
+def test_a_loss_that_adds_a_sum_to_a_mean_is_averaged_over_the_script_s_batches(trained: Trained) -> None:
+    """Each batch of a process is one of the script's: their average is the figure that one process had."""
+    loss = "loss = torch.nn.functional.mse_loss(model(x), y) + 0.1 * (model(x) - y).pow(2).sum()"
+    text, findings = trained(loss=loss, step="total += loss.item()", epoch="print(total / len(loader))")
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert findings == ["backward"]
+
+
 def test_an_average_over_several_steps_with_one_batch_is_averaged_over_the_processes_too(trained: Trained) -> None:
     several = (
         "of_batch = 0.0\nfor _ in range(5):\n    optimizer.zero_grad()\n"
