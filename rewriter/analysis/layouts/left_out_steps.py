@@ -1,7 +1,7 @@
 """
-Steps of a training that are left out by what is in a batch: ``if batch is None: continue``, ``if not mask.any(): continue``.
+Steps of a training that are left out by what is in a batch: ``if batch is None: continue``, ``if not mask.any(): ...``.
 
-One process alone may have such a batch. All of them leave the step out where one of them does, so that none waits for it.
+One process alone may have such a batch. All of them leave the step out where one of them does, so that none waits.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def left_out_together(joint: Joint, unit: Unit, training: Training, found: Decis
     yield Finding(
         "local-decision",
         node,
-        f"{spelled(unit, node.test)} is about the batch of one process: where it is true on one of them, all leave this "
-        "step out, and with it the batches of the others",
+        f"{spelled(unit, node.test)} is about the batch of one process: where it is true on one of them, all leave "
+        "this step out, and with it the batches of the others",
         "no action needed if such batches are rare; otherwise leave them out in the data set, or give their loss the "
         "weight 0 and take the step",
         Severity.REVIEW,

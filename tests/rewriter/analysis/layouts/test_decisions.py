@@ -142,8 +142,8 @@ LEFT_OUT = (
 
 @pytest.mark.parametrize("asked", ["not rows.any()", "rows.sum() == 0", "y[rows].numel() == 0", "len(y[rows]) < 2"])
 def test_a_step_that_is_left_out_by_its_batch_is_left_out_by_all(asked: str, trained: Trained) -> None:
-    """One process alone would pass it over, and the others wait for it; of a sum over all rows, which is not 0, the mean
-    of a process with none of them was NaN."""
+    """One process alone would pass it over, and the others wait for it. Where the rows of all were counted, the mean
+    of a process that had none was NaN."""
     text, findings = trained(loss=LEFT_OUT.format(asked=asked, done="left += 1\n    "), built="left = 0")
     together = f'accelerator.reduce(torch.tensor(bool({asked}), dtype=torch.float64), reduction="sum").item()'
     assert f"if {together}:" in text

@@ -63,8 +63,8 @@ FIGURES = {
 
 @pytest.mark.parametrize(("made", "added", "whole"), FIGURES.values(), ids=FIGURES)
 def test_figures_that_are_written_out_and_added_in_a_loop(made: str, added: str, whole: bool, trained: Trained) -> None:
-    """All processes go through the same figures, so that each is reduced where it is added; what a condition adds is not
-    on all of them, and a sum wants another reduction than a mean."""
+    """All processes go through the same figures, so that each is reduced where it is added; what a condition adds
+    may be on one alone, and a sum wants another reduction than a mean."""
     table = made.startswith("{")
     each, place = ("name, value in figures.items()", "totals[name]") if table else ("value in figures", "total")
     far = "(model(x) - y).abs()" if "far.sum()" in made else "(model(x) - y).abs().mean()"
