@@ -101,6 +101,7 @@ LAYERS = {
         analysis.effects
         analysis.distributed analysis.precision analysis.diagnostics analysis.sharding
         analysis
+        wording
         validation
         planning
         pipeline

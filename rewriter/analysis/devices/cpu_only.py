@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import StaysOnHost
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import questions
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import External, State, Unit, origins
@@ -41,18 +42,10 @@ class StaysOnCpu(NamedTuple):
     what: str
     remedies: tuple[str, ...]
 
-    def told(self, hosted: Iterable[cst.CSTNode]) -> Finding:
+    def told(self, hosted: Iterable[cst.CSTNode]) -> Reason:
         """The finding; ``hosted``: what the CPU needs again of what would be on the GPU."""
-        taken = dict.fromkeys(f"`{self.unit.names.one_line(node)}`" for node in hosted)
-        back = f", add .cpu() where the CPU needs a result ({', '.join(taken)})," if taken else ""
-        return Finding(
-            "cpu-only",
-            self.node,
-            f"the script names no device and {self.what}, so the accelerator is created with cpu=True",
-            f"to train on GPUs, {', '.join(self.remedies)} (likewise for what meets these tensors or a result of the "
-            f"model){back} and remove cpu=True",
-            Severity.REVIEW,
-        )
+        taken = tuple(dict.fromkeys(self.unit.names.one_line(node) for node in hosted))
+        return StaysOnHost(self.node, self.what, self.remedies, taken)
 
 
 def cpu_only(
