@@ -32,7 +32,6 @@ from ..facts.module import Gather
 from ..facts.placement import Move, Placement
 from ..facts.reasons import Reason
 from ..facts.roles import Origin, Role
-from ..findings import Finding
 from .collected import Collected
 from .device_reads import vanishing
 from .prepare import plan
@@ -152,10 +151,10 @@ class Attempt:
             return
         own = self._gathers()
         for unit, answer in agreements(self.state, self.reach, self.training, equality, own, self._open):
-            if isinstance(answer, Finding):
-                self.parts[unit].findings.append(answer)
-            else:
+            if isinstance(answer, Gather):
                 self.parts[unit].gathers.append(answer)
+            else:
+                self.parts[unit].findings.append(answer)
 
     def _gathers(self) -> list[tuple[Unit, Gather]]:
         return [(unit, gather) for unit, part in self.parts.items() for gather in part.gathers]

@@ -156,10 +156,11 @@ class Collected:
         compiles = bool(program.config.device)
         self.deferred = list(deferred(state, unit, reach, training)) if compiles else []
         later = {one.call for one in self.deferred if program.config.enables("deferred_reads")}
+        reasons = [a for a in totals if not isinstance(a, (Gather, BatchFigure, Count))]
         self.findings: list[Reason] = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in plan_.findings if u is unit),
-            *(a for a in totals if isinstance(a, Finding) and not self._is_filled_exactly(a)),
+            *(a for a in reasons if not self._is_filled_exactly(a)),
             *left_to_launcher(state, unit, reach, self.visible, program.shared, program.config.launched),
             *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
@@ -201,9 +202,9 @@ class Collected:
         values = bindings_value(names, binding) if binding is not None else [model]
         return any(part in self.inner_models for value in values for part in descendants(value))
 
-    def _is_filled_exactly(self, finding: Finding) -> bool:
+    def _is_filled_exactly(self, reason: Reason) -> bool:
         """Whether a finding speaks of padded shards, and none is: with the global batch kept."""
-        return finding.id == "filled-batch" and self.program.config.keep_global_batch
+        return worded(reason).id == "filled-batch" and self.program.config.keep_global_batch
 
     def _as_it_is(self) -> None:
         """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""
@@ -267,7 +268,7 @@ class Collected:
             return
         state, reach, training = self.program.state, self.program.reach, self.program.training
         split = self.program.config.keep_global_batch
-        answers: list[Gather | Finding] = []
+        answers: list[Gather | Reason] = []
         if not self.program.adopted:  # who works with an accelerator has decided how his processes decide
             answers += decisions(state, self.unit, reach, training, equality, split=split)
         reducer = Reducer(state, training, equality)
@@ -282,7 +283,7 @@ class Collected:
         answers = [*(a for a in answers if a not in cut), *(_trained_on(a.node) for a in cut)]
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
-        self.findings.extend(a for a in answers if isinstance(a, Finding))
+        self.findings.extend(a for a in answers if not isinstance(a, Gather))
         self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))

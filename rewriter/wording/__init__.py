@@ -7,7 +7,32 @@ says the message, the remedy, what is underlined and where the cause is.
 
 from __future__ import annotations
 
-from . import devices, diagnostics, distributed, effects
+from . import (
+    batches,
+    compiled,
+    decisions,
+    devices,
+    diagnostics,
+    distributed,
+    effects,
+    losses,
+    metrics,
+    precision,
+    sharding,
+)
 from .registry import worded
 
-__all__ = ["devices", "diagnostics", "distributed", "effects", "worded"]
+__all__ = [
+    "batches",
+    "compiled",
+    "decisions",
+    "devices",
+    "diagnostics",
+    "distributed",
+    "effects",
+    "losses",
+    "metrics",
+    "precision",
+    "sharding",
+    "worded",
+]

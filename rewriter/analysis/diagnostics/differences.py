@@ -8,6 +8,7 @@ import libcst as cst
 
 from ...facts.reasons import Reason
 from ...facts.reasons.diagnostics import SameNoise, SameRows
+from ...facts.reasons.losses import WeightedMean
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import randomness
 from ...facts.torch_api.kinds.training import Collate, Criterion, Loss
@@ -21,7 +22,6 @@ from ..effects.existing_guards import guarded
 from ..layouts.engine.layout import ShardSize, held, varies
 from ..layouts.loop_layouts import layouts_of
 from ..layouts.loss_reductions import reduction_of
-from ..layouts.losses import weighted_mean
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 from ..training.draws import compiled
@@ -43,7 +43,7 @@ def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[U
                 if made is not None and reduction_of(state, made.unit, made.node) == "sum":
                     continue  # a sum of weighted rows is the sum of what the processes add up
                 seen.add(maker)
-                yield made_by.unit, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
+                yield made_by.unit, WeightedMean(maker, f"normalises this loss by its own {names[0]}")
 
 
 def _losses(state: State, record: CallRecord) -> Iterator[Origin]:

@@ -20,6 +20,7 @@ from ...facts.reasons.diagnostics import (
     UnknownSaver,
     UnsteppedScaler,
 )
+from ...facts.reasons.losses import WeightedMean
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.surroundings import writing_methods
 from ..dataflow.call_graph import Reach
@@ -28,7 +29,6 @@ from ..dataflow.values import CallRecord, External, Function, State, Unit, Unkno
 from ..effects.existing_guards import guarded
 from ..layouts.engine.layout import Partial, Unclear, held
 from ..layouts.loss_reductions import backward_layout
-from ..layouts.losses import weighted_mean
 from ..syntax.definitions import bindings_value, nodes_behind
 from ..syntax.nodes import is_none
 from ..training.gradient_path import backward_operand
@@ -62,7 +62,7 @@ def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Reas
                 yield NotLinear(node, part.node, part.reason, bool(part.otherwise))
                 return
             if isinstance(part, Partial) and part.uneven:
-                yield weighted_mean(record.node, part.uneven)._replace(part=backward_operand(record))
+                yield WeightedMean(record.node, part.uneven, backward_operand(record))
                 return
 
 
