@@ -215,6 +215,13 @@ def test_a_wing_does_not_know(wing: str) -> None:
     assert not known
 
 
+def test_the_analysis_words_nothing() -> None:
+    """It hands on reasons; what is said of them is in one room."""
+    worded = {"rewriter.findings", "rewriter.wording"}
+    inside = [module for module in modules() if module.startswith("rewriter.analysis.")]
+    assert [module for module in inside for other in imported(module) if other in worded] == []
+
+
 def test_a_rule_imports_the_vocabulary_of_the_rewriter_and_nothing_else() -> None:
     allowed = {"rewriter.editing.edits", "rewriter.findings", "rewriter.rule", "rewriter.facts"}
     for entry in CATALOGUE:

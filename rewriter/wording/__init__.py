@@ -18,6 +18,7 @@ from . import (
     losses,
     metrics,
     precision,
+    refusals,
     sharding,
 )
 from .registry import worded
@@ -33,6 +34,7 @@ __all__ = [
     "losses",
     "metrics",
     "precision",
+    "refusals",
     "sharding",
     "worded",
 ]

@@ -17,10 +17,10 @@ from ..facts.reasons.metrics import (
     JoinedTwice,
     JointFigure,
     JointRatio,
-    MadeWhole,
     MeanOfSums,
     MeansByRows,
     MeansUnderRows,
+    OverAll,
     OwnFigures,
     OwnQuotient,
     OwnSingles,
@@ -29,8 +29,8 @@ from ..facts.reasons.metrics import (
     SumDivisor,
     SummedMeans,
     SumsByOwnSteps,
+    TotalRemedy,
     WeighedMeans,
-    Whole,
 )
 from ..findings import Cause, Finding, Severity
 from .registry import worded
@@ -315,33 +315,33 @@ def _quotient(found: OwnQuotient | None) -> str:
     return f": `{found.text}` is the figure of its own rows, not of all"
 
 
-def _whole(remedy: MadeWhole) -> str:
+def _whole(remedy: TotalRemedy) -> str:
     """How a total becomes that of all processes; it can be run as it is said."""
     place, value = remedy.place, remedy.value
-    if remedy.how is Whole.SUMMED:
+    if remedy.how is OverAll.SUMMED:
         return _summed(dict(remedy.halves))
-    if remedy.how is Whole.SUMMED_OR_AVERAGED:
+    if remedy.how is OverAll.SUMMED_OR_AVERAGED:
         ((name, read),) = remedy.halves
         total = f"after the loop: {name} = {_sum_of(name, read)}"
         return f'{total} if it adds up rows, with reduction="mean" if figures of whole batches (a loss)'
-    if remedy.how is Whole.AVERAGED:  # the mean of whole numbers is none that a tensor of such could hold
+    if remedy.how is OverAll.AVERAGED:  # the mean of whole numbers is none that a tensor of such could hold
         return (
             f"average the result over the processes, after the loop: accelerator.reduce(torch.tensor(float({place}), "
             'device=accelerator.device), reduction="mean")'
         )
-    if remedy.how is Whole.AVERAGED_EACH:
+    if remedy.how is OverAll.AVERAGED_EACH:
         return (
             "average it over the processes where it is kept: "
             f"{place}.append(accelerator.reduce(torch.tensor(float({value}), device=accelerator.device), "
             'reduction="mean").item())'
         )
-    if remedy.how is Whole.JOINED:
+    if remedy.how is OverAll.JOINED:
         return (
             f"join the lists of all processes after the loop: {place} = accelerator.gather_for_metrics({place}, "
             "use_gather_object=True)"
         )
     kept = f"append(accelerator.gather_for_metrics({value}, use_gather_object=True))"
-    if remedy.how is Whole.JOINED_ALONE:
+    if remedy.how is OverAll.JOINED_ALONE:
         kept = f"extend(accelerator.gather_for_metrics([{value}], use_gather_object=True))"
     return f"join the rows of all processes where they are kept: {place}.{kept}"
 

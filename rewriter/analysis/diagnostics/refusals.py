@@ -8,7 +8,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from ...facts.reasons import Reason
-from ...facts.reasons.diagnostics import (
+from ...facts.reasons.refusals import (
     ConflictingRoles,
     FeedOrigin,
     ForeignFeed,

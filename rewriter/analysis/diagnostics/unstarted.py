@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.reasons import Reason
-from ...facts.reasons.diagnostics import ComputedImport, NothingStarts, TrainsInTest
+from ...facts.reasons.refusals import ComputedImport, NothingStarts, TrainsInTest
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name

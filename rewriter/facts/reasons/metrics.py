@@ -147,7 +147,7 @@ NUMBER = ".item()"
 """Reads a number off a tensor."""
 
 
-class Whole(Enum):
+class OverAll(Enum):
     """How a total of one process becomes that of all."""
 
     AVERAGED = auto()
@@ -165,10 +165,10 @@ class Whole(Enum):
     """It is not known what it adds up."""
 
 
-class MadeWhole(NamedTuple):
+class TotalRemedy(NamedTuple):
     """How a total of one process becomes that of all, in the names of the script."""
 
-    how: Whole
+    how: OverAll
     place: str = ""
     """Where it is kept."""
     value: str = ""
@@ -182,7 +182,7 @@ class OwnTotal(NamedTuple):
 
     node: cst.CSTNode
     quotient: OwnQuotient | None = None
-    remedy: MadeWhole | None = None
+    remedy: TotalRemedy | None = None
 
 
 class OwnFigures(NamedTuple):
@@ -191,7 +191,7 @@ class OwnFigures(NamedTuple):
     node: cst.CSTNode
     values: tuple[str, ...]
     quotient: OwnQuotient | None
-    remedy: MadeWhole
+    remedy: TotalRemedy
 
 
 class OwnSingles(NamedTuple):
@@ -201,7 +201,7 @@ class OwnSingles(NamedTuple):
     why: str
     """Why they cannot, as a phrase."""
     quotient: OwnQuotient | None
-    remedy: MadeWhole
+    remedy: TotalRemedy
 
 
 class CountsFilled(NamedTuple):

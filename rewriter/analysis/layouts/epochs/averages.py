@@ -22,11 +22,11 @@ from ....facts.reasons.metrics import (
     AveragesFilled,
     AveragesUneven,
     CountsFilled,
-    MadeWhole,
+    OverAll,
     OwnFigures,
     OwnSingles,
     OwnTotal,
-    Whole,
+    TotalRemedy,
 )
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
@@ -192,31 +192,31 @@ class _Loop:
                 lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
                 yield OwnTotal(total.node, own, by_hand if own or lists else self._either(total))
 
-    def _by_hand(self, total: Total, quotients: Quotients) -> MadeWhole:
+    def _by_hand(self, total: Total, quotients: Quotients) -> TotalRemedy:
         """What makes a total that of all processes, after the loop; it can be run as it is said."""
         code = self.unit.names.module.code_for_node
         if isinstance(total.node, cst.Call):
             if method_name(total.node) not in LISTS or isinstance(total.place, cst.Call):
-                return MadeWhole(Whole.AVERAGED, "total")
+                return TotalRemedy(OverAll.AVERAGED, "total")
             if method_name(total.node) == "extend" or self._is_of_each_row(total.node):
-                return MadeWhole(Whole.JOINED, code(total.place))
-            how = Whole.AVERAGED_EACH if self.step.lists_figures(total) else Whole.JOINED_EACH
-            how = Whole.JOINED_ALONE if read_alone(self.layouts, descendants(total.node)) else how
-            return MadeWhole(how, code(total.place), code(total.value[0]))
+                return TotalRemedy(OverAll.JOINED, code(total.place))
+            how = OverAll.AVERAGED_EACH if self.step.lists_figures(total) else OverAll.JOINED_EACH
+            how = OverAll.JOINED_ALONE if read_alone(self.layouts, descendants(total.node)) else how
+            return TotalRemedy(how, code(total.place), code(total.value[0]))
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
-            return MadeWhole(Whole.AVERAGED, "total")
+            return TotalRemedy(OverAll.AVERAGED, "total")
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
         if halves:
-            return MadeWhole(Whole.SUMMED, halves=tuple(halves.items()))
-        return MadeWhole(Whole.AVERAGED, code(total.kept_in))
+            return TotalRemedy(OverAll.SUMMED, halves=tuple(halves.items()))
+        return TotalRemedy(OverAll.AVERAGED, code(total.kept_in))
 
-    def _either(self, total: Total) -> MadeWhole | None:
+    def _either(self, total: Total) -> TotalRemedy | None:
         """What makes a total that of all processes where it is not known whether it adds up rows or means."""
         named = isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript))
         if isinstance(total.node, cst.Call) or not named:
             return None
         half = (self.unit.names.module.code_for_node(total.kept_in), self._reads_again(total))
-        return MadeWhole(Whole.SUMMED_OR_AVERAGED, halves=(half,))
+        return TotalRemedy(OverAll.SUMMED_OR_AVERAGED, halves=(half,))
 
     def _is_of_each_row(self, call: cst.Call) -> bool:
         """Whether a list gets an entry for each row: in a loop inside that over the batches."""
