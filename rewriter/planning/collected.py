@@ -274,7 +274,7 @@ class Collected:
         reducer = Reducer(state, training, equality)
         for record in training.backwards:
             if record.unit is self.unit:
-                answers.extend(weights(state, training, reducer, record, backward_operand(record)))
+                answers.extend(weights(state, reducer, record, backward_operand(record)))
         answers.extend(closures(state, self.unit, training))
         answers.extend(own_weights(reducer, self.unit))
         answers.extend(self._printed(reducer))

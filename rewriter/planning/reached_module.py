@@ -455,14 +455,14 @@ class ReachedModule:
         return names.function(made) is code and names.order(node) < names.order(made)
 
     def _call(self, call: cst.Call) -> Call:
-        state, training, reach = self._program.state, self._program.training, self._program.reach
+        state, training = self._program.state, self._program.training
         record = state.calls[call]
         name = called_name(record)
         role, because = None, ""
         if origins(record.receiver, Role.ACCELERATOR):
             role, because = Role.ACCELERATOR, "the accelerator's own"
         elif name == "backward" and record in training.backwards:
-            loss, because = is_loss(state, training, record, reach)
+            loss, because = is_loss(state, record)
             role = Role.LOSS if loss else None
         asks = record in training.backwards and not self._program.settled
         reduction = self._program.loss_reductions.of(record).word if asks else "mean"

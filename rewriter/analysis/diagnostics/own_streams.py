@@ -92,7 +92,7 @@ def _goes_on(state: State, reach: Reach, klass: Klass, getter: Function, node: c
         if method_name(node) == "next" and node.args and not isinstance(node.func, cst.Attribute):
             return _stays(unit, node.args[0].value)
         held = node.func.value if isinstance(node.func, cst.Attribute) else None
-        return isinstance(held, cst.Attribute) and _is_open(state, unit, klass, held)
+        return isinstance(held, cst.Attribute) and _is_open(state, klass, held)
     target = node.target if isinstance(node, (cst.AugAssign, cst.AssignTarget)) else None
     if not isinstance(target, cst.Attribute) or not _stays(unit, target):
         return False
@@ -115,7 +115,7 @@ def _stays(unit: Unit, value: cst.BaseExpression) -> bool:
     return binding is not None and binding.scope.function.node is unit.names.module
 
 
-def _is_open(state: State, unit: Unit, klass: Klass, held: cst.Attribute) -> bool:
+def _is_open(state: State, klass: Klass, held: cst.Attribute) -> bool:
     """Whether an attribute is a file that the class opens."""
     for assign in nodes_in(klass.node, cst.Assign):
         if any(target.target.deep_equals(held) for target in assign.targets):

@@ -96,7 +96,7 @@ def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str)
     if process_calls.spawns(name):
         return _worker(state, reach, unit, call)
     if name in process_calls.wrappers("processes"):
-        return _spread(state, unit, call)
+        return _spread(call)
     return None
 
 
@@ -197,7 +197,7 @@ def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Reason | 
     return None
 
 
-def _spread(state: State, unit: Unit, call: cst.Call) -> Reason | None:
+def _spread(call: cst.Call) -> Reason | None:
     """A model on several devices of one process."""
     ids = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device_ids"), None)
     if isinstance(ids, (cst.List, cst.Tuple)) and len(ids.elements) > 1:

@@ -81,7 +81,7 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Reas
     for unit in reach.units:
         for call in unit.names.calls:
             if call in state.calls and unit.names.function(call) in reach.reachable:
-                for value in _paths(state, unit, call):
+                for value in _paths(state, call):
                     for trace in traces(state.values.get(value), Trail.STAMP):
                         sources.update(dict.fromkeys(_where_one_way(state, reach, trace.node)))
     done: set[cst.CSTNode] = set()
@@ -179,7 +179,7 @@ def _temporary(unit: Unit, source: cst.Call) -> Received | Reason:
     return TemporaryFolder(source)
 
 
-def _paths(state: State, unit: Unit, call: cst.Call) -> Iterator[cst.BaseExpression]:
+def _paths(state: State, call: cst.Call) -> Iterator[cst.BaseExpression]:
     """The expressions that name the folder which a call makes, or the file which it reads on every process."""
     name = outside_name(state.calls[call])
     if name in _MAKING or surroundings.reads(name):

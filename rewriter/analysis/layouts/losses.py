@@ -259,9 +259,7 @@ def assigned(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
     return above.value if isinstance(above, cst.Assign) else None
 
 
-def weights(
-    state: State, training: Training, reducer: Reducer, record: CallRecord, operand: cst.CSTNode
-) -> Iterator[Gather | Reason]:
+def weights(state: State, reducer: Reducer, record: CallRecord, operand: cst.CSTNode) -> Iterator[Gather | Reason]:
     """
     Numbers of one process's own that are in a loss: ``(loss * loss.item()).backward()``, a weight that each step moves
     on by ``k = k + rate * gap.item()``.
