@@ -12,6 +12,7 @@ from ..facts.reasons.devices import (
     FixedGpu,
     LentWrapper,
     NumberedGpu,
+    OnHost,
     PartOnCpu,
     PinnedForOthers,
     PinnedGpu,
@@ -79,13 +80,16 @@ def _early_tensor(found: EarlyTensor) -> Finding:
 
 @worded.register(StaysOnHost)
 def _stays_on_host(found: StaysOnHost) -> Finding:
+    happens = _HAPPENS[found.meetings[0].what].format(text=found.meetings[0].text)
+    remedies = (_INSTEAD[each.what].format(text=each.text) for each in found.meetings)
     taken = ", ".join(f"`{text}`" for text in found.taken)
     back = f", add .cpu() where the CPU needs a result ({taken})," if taken else ""
     return Finding(
         "cpu-only",
         found.node,
-        f"the script names no device and {found.what}, so the accelerator is created with cpu=True",
-        f"to train on GPUs, {', '.join(found.remedies)} (likewise for what meets these tensors or a result of the "
+        f"the script names no device and {happens}: on a GPU this CPU tensor causes a device mismatch, so the "
+        "accelerator is created with cpu=True",
+        f"to train on GPUs, {', '.join(remedies)} (likewise for what meets these tensors or a result of the "
         f"model){back} and remove cpu=True",
         Severity.REVIEW,
     )
@@ -260,3 +264,19 @@ def _launch(notebook: bool) -> str:
     if notebook:
         return "where the notebook starts: CUDA_VISIBLE_DEVICES=... jupyter lab"
     return "at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ..."
+
+
+_HAPPENS = {
+    OnHost.MADE: "creates this tensor on the CPU",
+    OnHost.KEPT: "keeps {text} on the CPU",
+    OnHost.GIVEN: "gives the model what no prepared loader yields",
+    OnHost.MOVED: "moves what it gives the model to the CPU",
+    OnHost.NAMED: "puts a part of the loss on the CPU by name",
+}
+_INSTEAD = {
+    OnHost.MADE: "create such tensors with device=accelerator.device",
+    OnHost.KEPT: "move {text} to accelerator.device",
+    OnHost.GIVEN: "add .to(accelerator.device) to `{text}`",
+    OnHost.MOVED: "remove the move",
+    OnHost.NAMED: "write accelerator.device in place of the CPU",
+}

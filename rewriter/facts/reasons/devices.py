@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import NamedTuple
 
 import libcst as cst
@@ -33,13 +34,32 @@ class EarlyTensor(NamedTuple):
     constant: str
 
 
+class OnHost(Enum):
+    """What a script does with a tensor of the CPU that would meet the GPU."""
+
+    MADE = auto()
+    KEPT = auto()
+    GIVEN = auto()
+    """It is given to the model, and comes from no prepared loader."""
+    MOVED = auto()
+    NAMED = auto()
+    """It is put there by the name of the CPU."""
+
+
+class HostMeeting(NamedTuple):
+    """Where a tensor of the CPU would meet the GPU."""
+
+    what: OnHost
+    text: str = ""
+    """What is kept, or given."""
+
+
 class StaysOnHost(NamedTuple):
     """A script that names no device, and would meet the GPU with tensors of the CPU."""
 
     node: cst.CSTNode
-    what: str
-    """What would happen, as a phrase."""
-    remedies: tuple[str, ...]
+    meetings: tuple[HostMeeting, ...]
+    """What happens at the node, and with other tensors."""
     taken: tuple[str, ...]
     """What the CPU needs again."""
 
