@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 VERSION = 1
 """The version of the format of the request and of the verdict."""
-NOT_COMPARED = 2
-"""The status of a verdict that does not judge the migration."""
 _PROBE = """
 import importlib.util as u
 def has(name):
@@ -42,8 +40,9 @@ _PROBE_SECONDS = 30
 _CONCLUSIONS = {0: "HELD.", 1: "BROKEN."}
 """In short, by status, of a runtime that says no more."""
 _BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
-_WEIGHED = ("backward", "mixed")
 """Findings which say that training on several processes differs from the original, even if the migration is correct."""
+_WEIGHED = ("backward", "mixed")
+"""One more of these, with its case: a sum in the loss weighs as in one batch of the script."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.module import Form, Gather
-from ...findings import Finding, Severity
+from ...facts.reasons.decisions import LeftOut
 from ..dataflow.modules import torch_name
 from ..dataflow.values import Unit
 from ..syntax.walk import nodes_in
@@ -22,7 +22,7 @@ from .decisions import Decision, Joint, jumps, spelled
 _BECAUSE = "all processes must leave this step out, or none"
 
 
-def left_out_together(joint: Joint, unit: Unit, training: Training, found: Decision) -> Iterator[Gather | Finding]:
+def left_out_together(joint: Joint, unit: Unit, training: Training, found: Decision) -> Iterator[Gather | LeftOut]:
     """What makes such a condition that of all processes, and what is said of it; nothing of any other decision."""
     node = found.node
     torch = torch_name(joint.state, unit)
@@ -34,16 +34,7 @@ def left_out_together(joint: Joint, unit: Unit, training: Training, found: Decis
         return
     text = f"bool({unit.names.module.code_for_node(node.test)})"
     yield Gather(node.test, (text,), _BECAUSE, Form.REDUCE, reduction="sum", number=torch, real=True)
-    yield Finding(
-        "local-decision",
-        node,
-        f"{spelled(unit, node.test)} is about the batch of one process: where it is true on one of them, all leave "
-        "this step out, and with it the batches of the others",
-        "no action needed if such batches are rare; otherwise leave them out in the data set, or give their loss the "
-        "weight 0 and take the step",
-        Severity.REVIEW,
-        case="left-out",
-    )
+    yield LeftOut(node, spelled(unit, node.test))
 
 
 def _only_goes_on(joint: Joint, unit: Unit, node: cst.If) -> bool:
