@@ -109,6 +109,8 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             if record is None or not randomness.draws_alike(outside_name(record)):
                 continue
+            if constants_of(state).never(unit, record.node):
+                continue
             chosen = chosen_from(unit, record.node)
             if chosen is None:
                 continue
@@ -128,23 +130,28 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
                     "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)",
                 )
             elif not loaders or not all(has_workers(loader, state) for loader in loaders):
+                usual = bool(loaders) and all(has_workers(loader, state, usual=True) for loader in loaders)
                 yield _same_rows(
                     node,
                     klass,
                     what[0],
                     "which is kept equal on all processes: without loader workers all processes choose the same "
                     f"{what[1]}",
-                    "use workers, whose generators differ between processes (num_workers=1), or a generator of the "
-                    "process's own",
+                    "no action needed with workers, which the script has unless an option says otherwise: their "
+                    "generators differ between processes"
+                    if usual
+                    else "use workers, whose generators differ between processes (num_workers=1), or a generator of "
+                    "the process's own",
+                    Severity.NOTE if usual else Severity.REVIEW,
                 )
             break
 
 
-def _same_rows(node: cst.CSTNode, klass: Klass, what: str, why: str, remedy: str) -> Finding:
-    name = klass.node.name.value
-    return Finding(
-        "same-noise", node, f"`{name}` chooses {what} by Python's or NumPy's generator, {why}", remedy, case="rows"
-    )
+def _same_rows(
+    node: cst.CSTNode, klass: Klass, what: str, why: str, remedy: str, severity: Severity = Severity.REVIEW
+) -> Finding:
+    text = f"`{klass.node.name.value}` chooses {what} by Python's or NumPy's generator, {why}"
+    return Finding("same-noise", node, text, remedy, severity, case="rows")
 
 
 def _holds_rows(unit: Unit, getter: Function, container: cst.BaseExpression) -> bool:

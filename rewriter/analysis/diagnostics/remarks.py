@@ -29,12 +29,12 @@ from .process_memory import memories
 from .replaced_code import replaced_code
 
 
-def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def remarks(state: State, unit: Unit, reach: Reach, training: Training, *, split: bool = False) -> Iterator[Finding]:
     """All remarks on one module."""
     yield from batch_norms(state, unit, reach, training)
     yield from _masked_means(state, unit, training)
     pairs = [*_pairs(state, unit, reach, training)]
-    yield from pairs or _statistics(state, unit, training)
+    yield from pairs or _statistics(state, unit, training, split=split)
     yield from memories(state, unit, reach, training)
     yield from of_apex(state, unit)
     yield from _unstepped(state, unit, reach)
@@ -116,8 +116,9 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
             return
 
 
-def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
-    """Rows beside a mean of their batch: the loss of a relativistic discriminator."""
+def _statistics(state: State, unit: Unit, training: Training, *, split: bool) -> Iterator[Finding]:
+    """Rows beside a mean of their batch: the loss of a relativistic discriminator. ``split``: the processes share the
+    script's batches."""
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
             if compares_with_batch(state, record, where, node):
@@ -127,9 +128,12 @@ def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Findin
                     node if where is unit else record.node,
                     f"this loss is computed from `{text}`, which compares each row with a figure of its whole batch, "
                     "such as a mean: on N processes that is a figure of the rows of one process",
-                    "no action needed where each process takes a batch of the script's size, as it does without "
-                    "--keep-global-batch; otherwise increase the batch size, or compute the figure from all rows: "
-                    "accelerator.reduce(...) gives their mean where no gradient flows through it",
+                    "no action needed: each process takes a batch of the script's size, unless --keep-global-batch is "
+                    "given"
+                    if not split
+                    else "increase the batch size, or compute the figure from all rows: accelerator.reduce(...) gives "
+                    "their mean where no gradient flows through it",
+                    Severity.REVIEW if split else Severity.NOTE,
                     case="figure",
                 )
                 return

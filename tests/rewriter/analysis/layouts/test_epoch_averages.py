@@ -1159,3 +1159,36 @@ def test_a_loss_of_rows_that_all_processes_have_is_collected_as_it_is() -> None:
     after = file.after.decode()
     assert 'losses.append(accelerator.reduce(loss.detach(), reduction="mean").item())' in after
     assert "        tests.append(test.item())\n" in after
+
+
+METER = """\
+class Meter:
+    def __init__(self):
+        self.total, self.steps = 0.0, 0
+
+    def update(self, value):
+        self.total += value
+        self.steps += 1
+
+    def __call__(self):
+        return self.total / self.steps
+
+meter, curve, lasts = Meter(), [], []"""
+ONCE_A_STEP = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+
+
+@pytest.mark.parametrize("kept", ["curve.append(meter())", "mean = meter()\ncurve.append(round(mean, 3))"])
+def test_what_is_read_off_a_total_that_is_whole_is_not_reduced_again(kept: str, trained: Trained) -> None:
+    """All processes have the same number there: another reduction would only cost time."""
+    text, findings = trained(top=METER, step=f"meter.update(loss.item())\n{kept}", end="print(meter(), curve)")
+    assert f"meter.update({ONCE_A_STEP})" in text and text.count("accelerator.reduce(") == 1
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    "kept", ["curve.append(meter() + loss.item())", "curve.append(meter())\nmeter.update(loss.item())"]
+)
+def test_what_is_not_whole_by_then_is_reduced(kept: str, trained: Trained) -> None:
+    first = "" if kept.endswith("item())\n") or "update" in kept else "meter.update(loss.item())\n"
+    text, _ = trained(top=METER, step=first + kept, end="print(meter(), curve)")
+    assert text.count("accelerator.reduce(") == 2
