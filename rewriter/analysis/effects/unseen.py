@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.module import Count
+from ...facts.module_paths import ENTRY
 from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions, surroundings
+from ...facts.torch_api.loading import row
 from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
@@ -50,7 +52,7 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
         yield Finding(
             "once",
             found[0],
-            f"every process calls {', '.join(texts)} of {package}, a package whose effects are not known",
+            f"every process calls {', '.join(texts)} of {_named(package)} whose effects are not known",
             "if it changes something outside the process (a table, a message, a file), call it on the main process: "
             "if accelerator.is_main_process; otherwise no action needed",
             Severity.REVIEW,
@@ -62,7 +64,7 @@ def before_training(state: State, unit: Unit, reach: Reach, training: Training) 
     """Such calls before the training begins: most set something up in the process. The summary names them."""
     begun = _TrainingBegun(reach, training)
     for package, call in _effects_of_unknown_packages(state, unit, reach):
-        if not begun(unit, call):
+        if not begun(unit, call) and package != ENTRY:
             name = unit.names.one_line(call.func)
             yield Count(call, "unseen", name if name.startswith(package) else f"{name} of {package}")
 
@@ -78,6 +80,11 @@ def _effects_of_unknown_packages(state: State, unit: Unit, reach: Reach) -> Iter
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
             yield package, call
+
+
+def _named(package: str) -> str:
+    """A package in a sentence; what a class of the program gives that is chosen by name has none."""
+    return "an object of a class that is chosen by name, and" if package == ENTRY else f"{package}, a package"
 
 
 def _trains(state: State, call: cst.Call) -> bool:
@@ -106,6 +113,8 @@ def _unknown_package(state: State, unit: Unit, reach: Reach, call: cst.Call) -> 
         return ""
     packages = set(_packages(state, unit, reach, call.func, set()))
     unknown = len(packages) == 1 and not any(map(questions.is_described, packages))
+    if packages == {ENTRY} and row(f"torch.nn.Module.{method_name(call)}") is not None:
+        return ""  # what a model does in its own process
     return packages.pop() if unknown else ""
 
 

@@ -247,6 +247,7 @@ class _Loop:
         if not self.abilities.fills_turns and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
+        counted: dict[str, Total] = {}
         phases = has_phases(
             self.reach, self.unit, self.training, self.loop
         )  # of such a loop one finding speaks for all
@@ -256,14 +257,16 @@ class _Loop:
             means = any(gather.reduction != "sum" for gather in plan.reduced[total])
             if self.by_hand and len(sums) == len(plan.reduced[total]):
                 continue  # no row is repeated, and a sum is exact
-            if sums and not means and not text and self._sums_batches(total):
+            if sums and not means and not text and (self._sums_batches(total) or not any(quotients.beside(total))):
                 text = self.unit.names.module.code_for_node(total.kept_in)
             if text and sums and not means:
-                yield counts_filled(total.node, text)
+                counted[text] = total
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
             elif means and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
+        if counted:
+            yield counts_filled(next(iter(counted.values())).node, list(counted))
         if averaged:
             told = averages_uneven if self.by_hand else averages_filled
             yield told(next(iter(averaged.values())).node, list(averaged))

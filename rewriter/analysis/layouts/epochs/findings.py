@@ -149,13 +149,15 @@ def averaged(name: str) -> str:
     )
 
 
-def counts_filled(node: cst.CSTNode, quotient: str) -> Finding:
-    """A sum over the processes that is divided by the number of all rows."""
+def counts_filled(node: cst.CSTNode, figures: Sequence[str]) -> Finding:
+    """Sums over the processes, and what they become when they are divided by the number of all rows."""
+    names = ", ".join(f"`{figure}`" for figure in figures)
+    sums = "this sum over the processes counts" if len(figures) == 1 else "these sums over the processes count"
     return Finding(
         "filled-batch",
         node,
-        f"at the end of the data a shard is padded with repeated rows, and this sum over the processes counts them: "
-        f"`{quotient}` may be slightly larger than over the rows of the data",
+        f"at the end of the data a shard is padded with repeated rows, and {sums} them: {names} may be slightly larger "
+        "than over the rows of the data",
         _EXACT,
         Severity.NOTE,
         case="totals",

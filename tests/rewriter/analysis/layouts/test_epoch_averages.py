@@ -767,6 +767,45 @@ def test_a_mean_that_rows_weigh_counts_those_that_fill_up_a_shard(
     assert [("(`loss`) counts them" in one and "padded with repeated rows" in one) for one in messages] == [True] * told
 
 
+SIZES = """\
+import torch
+from rows import data, train_size
+loader = torch.utils.data.DataLoader(data, batch_size=8{options})
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    total, hits = 0.0, 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = torch.nn.functional.cross_entropy(out, y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * x.size(0)
+        best = out.argmax(dim=1)
+        hits += (best == y).sum().item()
+    print({shown})
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "keep", "told"),
+    [
+        ("total / train_size, hits / train_size", False, ["these sums over the processes count them: `total`, `hits`"]),
+        ("total / len(data), 1", False, ["this sum over the processes counts them: `total / len(data)` may"]),
+        ("total, 1", False, ["this sum over the processes counts them: `total` may"]),
+        ("total / train_size, hits / train_size", True, []),
+    ],
+    ids=["by a number from elsewhere", "by all rows", "not divided", "exact shards"],
+)
+def test_a_sum_over_the_processes_counts_the_rows_that_fill_up_a_shard(shown: str, keep: bool, told: list[str]) -> None:
+    """Of one that is divided by a number from elsewhere nothing was said."""
+    text = SIZES.format(shown=shown, options="")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=keep)).files
+    messages = [found.message for found in file.diagnoses]
+    assert len(messages) == len(told) and all(text in message for text, message in zip(told, messages, strict=True))
+
+
 def test_the_rows_of_a_batch_of_one_tensor_are_counted(trained: Trained) -> None:
     text, findings = trained(
         batch="(x,)", loss="loss = model(x).mean()", top="from meters import Meter\nlosses = Meter()",
@@ -792,7 +831,7 @@ def test_a_figure_of_one_batch_is_not_taken_of_joined_batches(more: str) -> None
     )
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "gather" not in file.after.decode()
-    messages = [found.message for found in file.diagnoses]
+    messages = [found.message for found in file.diagnoses if found.id != "filled-batch"]
     assert any("`share(out, y)` is a figure of one whole batch" in one for one in messages)
     assert all("`total / rows` is the figure of its own rows, not of all" in one for one in messages)
     remedies = " ".join(found.remedy for found in file.diagnoses)
