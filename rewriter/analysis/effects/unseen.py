@@ -11,10 +11,11 @@ import libcst as cst
 
 from ...facts.module import Count
 from ...facts.module_paths import ENTRY
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import ChosenDownload, UnknownEffects
 from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions, surroundings
 from ...facts.torch_api.loading import row
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import COLLECTING, collects
@@ -31,13 +32,13 @@ _BY_NAME = frozenset({"builtins.eval", "builtins.getattr", "importlib.import_mod
 """What gives a function or a class by a name that is made when the program runs."""
 
 
-def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """The findings of one module."""
     yield from _of_unknown_packages(state, unit, reach, training)
     yield from _downloads_chosen_by_name(state, unit, reach)
 
 
-def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """
     Calls of packages that no table describes, whose results nobody takes, once the training has begun: a row for a
     shared table, a message. One finding for each package.
@@ -48,16 +49,8 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
         if begun(unit, call):
             calls.setdefault(package, []).append(call)
     for package, found in calls.items():
-        texts = dict.fromkeys(f"`{unit.names.one_line(call.func)}(...)`" for call in found)
-        yield Finding(
-            "once",
-            found[0],
-            f"every process calls {', '.join(texts)} of {_named(package)} whose effects are not known",
-            "if it changes something outside the process (a table, a message, a file), call it on the main process: "
-            "if accelerator.is_main_process; otherwise no action needed",
-            Severity.REVIEW,
-            case="outside-code",
-        )
+        texts = tuple(dict.fromkeys(f"{unit.names.one_line(call.func)}(...)" for call in found))
+        yield UnknownEffects(found[0], texts, package.replace(ENTRY, ""))
 
 
 def before_training(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Count]:
@@ -80,11 +73,6 @@ def _effects_of_unknown_packages(state: State, unit: Unit, reach: Reach) -> Iter
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
             yield package, call
-
-
-def _named(package: str) -> str:
-    """A package in a sentence; what a class of the program gives that is chosen by name has none."""
-    return "an object of a class that is chosen by name, and" if package == ENTRY else f"{package}, a package"
 
 
 def _trains(state: State, call: cst.Call) -> bool:
@@ -166,7 +154,7 @@ class _TrainingBegun:
         return node in self.training.train_loops or not self.trains.isdisjoint(called)
 
 
-def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """Downloads in code that nothing is seen to call, in a program that chooses classes by a name."""
     chosen = next(iter(_chosen_by_name(state, reach)), None)
     if chosen is None:
@@ -178,15 +166,7 @@ def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterato
             continue
         around = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), code)
         named = around.name.value if isinstance(around, (cst.ClassDef, cst.FunctionDef)) else "it"
-        yield Finding(
-            "downloads",
-            call,
-            f"this download is in `{named}`, which nothing is seen to call: if `{where.names.one_line(by)}` chooses "
-            "it, every process downloads at the same time",
-            f"make what `{method_name(by)}` chooses inside `with accelerator.main_process_first():`",
-            Severity.REVIEW,
-            case="chosen",
-        )
+        yield ChosenDownload(call, named, where.names.one_line(by), method_name(by))
 
 
 def _brings(record: CallRecord) -> bool:
