@@ -39,12 +39,12 @@ from .process_memory import memories
 from .replaced_code import replaced_code
 
 
-def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
+def remarks(state: State, unit: Unit, reach: Reach, training: Training, *, split: bool = False) -> Iterator[Reason]:
     """All remarks on one module."""
     yield from batch_norms(state, unit, reach, training)
     yield from _masked_means(state, unit, training)
     pairs = [*_pairs(state, unit, reach, training)]
-    yield from pairs or _statistics(state, unit, training)
+    yield from pairs or _statistics(state, unit, training, split=split)
     yield from memories(state, unit, reach, training)
     yield from of_apex(state, unit)
     yield from _unstepped(state, unit, reach)
@@ -108,13 +108,14 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
             return
 
 
-def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Reason]:
-    """Rows beside a mean of their batch: the loss of a relativistic discriminator."""
+def _statistics(state: State, unit: Unit, training: Training, *, split: bool) -> Iterator[Reason]:
+    """Rows beside a mean of their batch: the loss of a relativistic discriminator. ``split``: the processes share the
+    script's batches."""
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
             if compares_with_batch(state, record, where, node):
                 text = where.names.one_line(node)
-                yield ComparedWithBatch(node if where is unit else record.node, text)
+                yield ComparedWithBatch(node if where is unit else record.node, text, split)
                 return
 
 

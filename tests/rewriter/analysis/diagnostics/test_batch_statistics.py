@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 LOSS = "out = model(x)\nother = model(2 * x)\nloss = {}"
@@ -168,3 +174,27 @@ def test_a_branch_that_the_training_leaves_out_is_none_of_its_loss(
 ) -> None:
     """It was read as if the name held what the other branch gives it."""
     assert trained(top=EITHER, loss=LOSS.format(loss))[1] == found
+
+
+RELATIVE = """\
+import torch
+from torch.utils.data import DataLoader
+
+loader = DataLoader(data, batch_size=8)
+net = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in loader:
+    optimizer.zero_grad()
+    out = net(x)
+    loss = (out - out.mean(0)).relu().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("split", "severity"), [(False, "note"), (True, "review")])
+def test_a_figure_of_a_batch_of_the_scripts_size_is_that_of_as_many_rows(split: bool, severity: str) -> None:
+    """Nothing is to be done there: only a process with a part of the script's batch has another figure."""
+    config = Config(keep_global_batch=split)
+    (file,) = migrate([decode(RELATIVE.encode(), Path("train.py"))], CATALOGUE, config).files
+    assert [found.severity.value for found in file.diagnoses if found.id == "in-batch-pairs"] == [severity]
