@@ -219,7 +219,11 @@ class _Application:
                 own = _without_opening_blanks(own)
             own = _joined(carried, own)
             opened, carried = False, []
-            new = _led(new, own, len(before))
+            definition = isinstance(statement, (cst.FunctionDef, cst.ClassDef)) and not isinstance(made, _Gone)
+            if definition and before:
+                new = _before_definition(new, own, len(before), result[-1] if result else None)
+            else:
+                new = _led(new, own, len(before))
             if removed is None and (replace := self.replace.get(statement)) is not None and replace.joins:
                 new = self.join(result, new)
             result.extend(new)
@@ -383,6 +387,21 @@ def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> l
     elif rest and len(rest) >= inserted:
         rest[inserted - 1] = rest[inserted - 1].with_changes(leading_lines=())
     return [first, *rest]
+
+
+def _before_definition(
+    new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int, above: cst.CSTNode | None
+) -> list[cst.CSTNode]:
+    """Statements that are inserted before a function or class: it keeps the lines above it, and they follow the line
+    before them directly, unless that is no plain one."""
+    blank = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
+    first = [] if isinstance(above, cst.SimpleStatementLine) else lines[:blank]
+    return [
+        new[0].with_changes(leading_lines=first),
+        *new[1:inserted],
+        new[inserted].with_changes(leading_lines=lines),
+        *new[inserted + 1 :],
+    ]
 
 
 # Parameters and arguments ---------------------------------------------------------------------------------------------

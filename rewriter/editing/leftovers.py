@@ -21,13 +21,16 @@ from ..analysis.syntax.names import Names
 from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.resolving import resolve
 from ..analysis.syntax.scopes import Binding, Scope, ScopeKind
-from ..analysis.syntax.walk import children, descendants
+from ..analysis.syntax.walk import children, descendants, nodes_in
 from ..facts.spellings import OWN_NAMES
 from .apply import apply
 from .edits import Edit, Remove, speaks_of_device
 from .imports import drop_unused, exported, names_in
+from .unread_fields import unread_fields
 
 _LOOKING = OWN_NAMES | {"eval", "exec"}
+_BY_NAME = frozenset({"getattr", "sys", "importlib"})
+"""What may take a name of the module by a string."""
 _CALLS = frozenset("is_available device_count is_built device range list int str bool len input max min format".split())
 _CHOOSING = frozenset("the a tensor tensors type types device configuration config choose select set define".split())
 _ROUNDS = 4
@@ -70,8 +73,13 @@ def _without_idle(module: Written, others: Sequence[cst.Module]) -> cst.Module:
         return tree
     now = resolve(tree)
     idle = list(_idle(module, now, others))
-    quiet = _quiet_functions(now) if idle else {}
-    edits: list[Edit] = []
+    fields = [] if module.open else list(unread_fields(module.before, now, others))
+    quiet = _quiet_functions(now) if idle or fields else {}
+    edits: list[Edit] = [
+        Remove("leftovers", _line(now, field), reason="this is no longer used", drops=_speaks_of_it)
+        for field in fields
+        if _is_pure(field.value, quiet)
+    ]
     for binding in idle:
         statements = [_statement(now, definition, binding.scope, quiet) for definition in binding.definitions]
         edits += [
@@ -100,6 +108,8 @@ def _idle(module: Written, now: Names, others: Sequence[cst.Module]) -> Iterator
                 continue
             if mentioned is None:
                 mentioned = exported(now.module).union(*map(_mentioned, others))
+                if any(name.value in _BY_NAME for name in names_in(now.module)):
+                    mentioned |= {str(string.raw_value) for string in nodes_in(now.module, cst.SimpleString)}
             if binding.name not in mentioned:
                 yield binding
 
@@ -154,8 +164,13 @@ def _statement(
         value = assign.value if isinstance(assign, cst.AnnAssign) and assign.target is definition else None
     if value is None or assign is None or names.within.get(definition) is not scope or not _is_pure(value, quiet):
         return None
-    line = names.parents.get(assign)
-    return line if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else assign
+    return _line(names, assign)
+
+
+def _line(names: Names, small: cst.CSTNode) -> cst.CSTNode:
+    """The line of a statement, or the statement itself if it shares the line with others."""
+    line = names.parents.get(small)
+    return line if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else small
 
 
 def _is_pure(value: cst.CSTNode, quiet: Mapping[str, cst.FunctionDef] | None = None) -> bool:

@@ -172,6 +172,7 @@ STAYS = {
     "it is handed on": "print(getattr(os, 'device', get_device))\n",
     "its name is listed": "__all__ = ['get_device']\n",
     "the script looks at its names": "print(sorted(globals()))\n",
+    "it is taken by its name": "import sys\nprint(getattr(sys.modules[__name__], 'get_device'))\n",
     "the script runs code that it is given": "exec(os.environ['THEN'])\n",
 }
 
