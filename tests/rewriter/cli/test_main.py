@@ -319,7 +319,7 @@ BAD: list[tuple[str, Callable[[], str], str]] = [
     (
         "undecodable bytes",
         lambda: str(_write("bad.py", TRAINS + b"#\xe9\n")),
-        "bad.py:13: byte 0xe9 is not utf-8 text.",
+        "bad.py:13: byte 0xe9 is not utf-8 text, so that Python cannot read this file either.",
     ),
     (
         "a syntax error",

@@ -246,10 +246,12 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     if not isinstance(operand, Shard):
         return pointwise(others, given.node)
     asked = given.dimension(transfer.dim, transfer.keyword)
-    number = given.number(asked) if asked is not None else transfer.default
-    if number is None:
+    parts = [part.value for part in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
+    usual = transfer.default if isinstance(transfer.default, tuple) else (transfer.default,)
+    numbers = [given.number(part) if part is not None else None for part in parts] if asked is not None else usual
+    if None in numbers:
         return open_dimension(asked, given)
-    if position(operand, number) == operand.dim:
+    if any(number is not None and position(operand, number) == operand.dim for number in numbers):
         return Unclear("it mixes the rows of the batch", given.node, joint=True)
     whole = next((one for one in others if isinstance(one, (Unclear, Whole))), None)
     if whole is not None:

@@ -34,12 +34,12 @@ class Reduce(NamedTuple):
 
 
 class AlongDim(NamedTuple):
-    """Values along one dimension are mixed; the shape of the other dimensions stays."""
+    """Values along one dimension, or several, are mixed; the shape of the other dimensions stays."""
 
     dim: int | None = None
     keyword: str = "dim"
-    default: int | None = None
-    """The default dimension; None if the default is all dimensions, or if one must be given."""
+    default: int | tuple[int, ...] | None = None
+    """The default dimension, or those; None if the default is all dimensions, or if one must be given."""
     gives: Value = "value"
 
 
