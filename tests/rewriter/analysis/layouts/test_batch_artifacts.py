@@ -194,12 +194,9 @@ def test_what_a_data_set_is_made_of_has_as_many_rows(count: str, summed: bool) -
 
 
 def test_a_batch_of_the_same_name_is_not_what_a_data_set_is_made_of() -> None:
-    script = (
-        OF_TENSORS.format(count="len(x)")
-        .replace("(rows, labels)", "(x, labels)")
-        .replace("def train(model, rows", "def train(model, x")
-    )
-    script = script.replace("    rows = rows.float()\n", "").replace("total /= batches", "total /= len(x)")
+    script = OF_TENSORS.format(count="len(x)").replace("    rows = rows.float()\n", "")
+    script = script.replace("(rows, labels)", "(x, labels)").replace("(model, rows", "(model, x")
+    script = script.replace("total /= batches", "total /= len(x)")
     (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert 'reduction="mean"' in file.after.decode()
 
