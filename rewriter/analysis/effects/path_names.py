@@ -63,7 +63,7 @@ class PathNames:
 
     def _names(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
         """
-        Names that mean the same in all modules; of an open file those of its path: ``f`` of another ``with`` is another.
+        Names that mean the same in all modules; of an open file those of its path: two files may be called ``f``.
 
         ``seen``: the variables and attributes looked into so far.
         """
