@@ -34,6 +34,7 @@ from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, Role
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode, invalid, rejection, too_new
 from .validation.diagnoses import Emitted, diagnoses
+from .wording import worded
 
 
 def migrate(
@@ -283,7 +284,7 @@ def _answered(source: Source, parsed: Tree, known: Understood, rules: Sequence[R
     names, facts = known.names, known.facts
     edits = tuple(spell(answer, names, facts) for answer in answers if isinstance(answer, Edit))
     edits += tuple(imported(edits, names, facts))
-    findings = (*facts.findings, *(answer for answer in answers if isinstance(answer, Finding)))
+    findings = (*map(worded, facts.findings), *(answer for answer in answers if isinstance(answer, Finding)))
     findings = tuple(followable(finding, facts) for finding in findings)
     return _without_skipped(Answered(source, parsed, known, edits, findings))
 

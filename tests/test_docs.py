@@ -219,7 +219,7 @@ def test_every_case_of_a_finding_is_explained_and_no_other() -> None:
             bare |= read.without()
             refused = (call for call in read.calls if getattr(call.func, "id", "") in ("NotGathered", "displays"))
             made |= {("notebook-state", case) for call in refused for case in _case(call)}
-            if file.parent.name == "distributed":  # whose files share a function
+            if file.parent.name == "wording":  # a table of refusals that share one id
                 shared = (call for call in read.calls if getattr(call.func, "id", "") == "blocked")
                 made |= {("already-distributed", case) for call in shared for case in _case(call)}
     told = {(id.partition(", ")[0], case) for id in sections() for case in cases(id)}

@@ -17,6 +17,7 @@ from .effects import Effect, Folder, Handle, Received
 from .legacy import LegacyTensor
 from .manual_ddp import Instead
 from .placement import Arrival, DeviceRead, Placement, WrapperRead
+from .reasons import Reason
 from .roles import Role
 
 
@@ -343,8 +344,8 @@ class ModuleFacts(NamedTuple):
     swaps: tuple[Swap, ...] = ()
     unswapped: tuple[Finding, ...] = ()
     """Why the imports of Accelerate stay."""
-    findings: tuple[Finding, ...] = ()
-    """Findings of the analysis itself: refusals, conflicts."""
+    findings: tuple[Reason, ...] = ()
+    """What the analysis itself has found: refusals, conflicts."""
     roles: tuple[Fact, ...] = ()
     behaviour: tuple[Behaviour, ...] = ()
     """Collected only if the user asked for it (``Config.tells``)."""

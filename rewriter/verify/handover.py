@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 VERSION = 1
 """The version of the format of the request and of the verdict."""
-NOT_COMPARED = 2
-"""The status of a verdict that does not judge the migration."""
 _PROBE = """
 import importlib.util as u
 def has(name):

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import libcst as cst
 
 from ...facts.placement import Move, Placement
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import TwofoldModule
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import process_calls, questions
-from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
@@ -166,20 +167,12 @@ class Mover:
                     found += [node] if not _asked_before(unit, node) else []
         return found
 
-    def twofold(self, nodes: Iterable[cst.Attribute]) -> Iterator[Finding]:
+    def twofold(self, nodes: Iterable[cst.Attribute]) -> Iterator[Reason]:
         """Findings for those of some ``model.module`` that may as well be an attribute of the model's own."""
         for node in nodes:
             for thing in self.state.slot(node.value).things:
                 if not isinstance(thing, Wrapped) and self.state.field(thing, "module").things:
-                    whose = thing.qualified if isinstance(thing, Origin) and thing.qualified else "the model"
-                    cause = f"this `.module` is taken for the removed wrapper's, but {whose} has one of its own"
-                    yield Finding(
-                        "data_parallel",
-                        node,
-                        cause,
-                        "if the model's own is meant, write `.module` again",
-                        case="attribute",
-                    )
+                    yield TwofoldModule(node, thing.qualified if isinstance(thing, Origin) else "")
                     break
 
     def pins(self, unit: Unit) -> list[Placement]:

@@ -9,16 +9,26 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.diagnostics import (
+    ApexAmp,
+    ApexDdp,
+    ComparedRows,
+    ComparedWithBatch,
+    NotLinear,
+    OutsideSaver,
+    UnknownSaver,
+    UnsteppedScaler,
+)
+from ...facts.reasons.losses import WeightedMean
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.surroundings import writing_methods
-from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
 from ..layouts.engine.layout import Partial, Unclear, held
 from ..layouts.loss_reductions import backward_layout
-from ..layouts.losses import weighted_mean
 from ..syntax.definitions import bindings_value, nodes_behind
 from ..syntax.nodes import is_none
 from ..training.gradient_path import backward_operand
@@ -29,7 +39,7 @@ from .process_memory import memories
 from .replaced_code import replaced_code
 
 
-def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """All remarks on one module."""
     yield from batch_norms(state, unit, reach, training)
     yield from _masked_means(state, unit, training)
@@ -42,26 +52,17 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Itera
     yield from replaced_code(state, unit, reach)
 
 
-def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
+def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Reason]:
     """Losses that are no mean and no sum over the rows: of those that are chosen, divided by a sum of the batch,
     ``(loss * mask).sum() / mask.sum()``, or changed by a root. One finding."""
     for record in training.backwards:
         for part in held(backward_layout(state, record)) if record.unit is unit else ():
             if isinstance(part, Unclear) and part.bent:
-                chosen = "if another loss is chosen, or " if part.otherwise else ""
-                yield Finding(
-                    "weighted-mean",
-                    part.node if part.node in unit.names.parents else record.node,
-                    "this loss takes a logarithm, a root or another function that is not linear of a sum or mean over "
-                    "the batch: each process uses its own shard, so the result is close to the original's but not "
-                    "equal to it",
-                    f"no action needed {chosen}if close is good enough; otherwise keep this script on one device",
-                    cause=Cause(part.node, part.reason),
-                    case="not-linear",
-                )
+                node = part.node if part.node in unit.names.parents else record.node
+                yield NotLinear(node, part.node, part.reason, bool(part.otherwise))
                 return
             if isinstance(part, Partial) and part.uneven:
-                yield weighted_mean(record.node, part.uneven)._replace(part=backward_operand(record))
+                yield WeightedMean(record.node, part.uneven, backward_operand(record))
                 return
 
 
@@ -94,7 +95,7 @@ def _called(state: State, record: CallRecord) -> Iterator[Function]:
             yield function
 
 
-def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """Products or differences of all rows of a batch with all rows: contrastive losses, minibatch discrimination."""
     loops = training.train_loops
     for node in unit.names.every(cst.BinaryOperation, cst.Call):
@@ -104,34 +105,17 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
         joined = sides is not None and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)
         joined = joined or (sides is not None and _is_normalised(unit, sides[0]))
         if joined or _is_difference_of_rows(state, unit, node):
-            yield Finding(
-                "in-batch-pairs",
-                node,
-                "this loss compares rows within a batch: on N processes each row is compared only with the rows of its "
-                "own shard, not with the whole batch",
-                "increase the batch size, or gather the other side with its gradient and shift the labels by "
-                "accelerator.process_index * len(batch)",
-                case="pairs",
-            )
+            yield ComparedRows(node)
             return
 
 
-def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
+def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Reason]:
     """Rows beside a mean of their batch: the loss of a relativistic discriminator."""
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
             if compares_with_batch(state, record, where, node):
                 text = where.names.one_line(node)
-                yield Finding(
-                    "in-batch-pairs",
-                    node if where is unit else record.node,
-                    f"this loss is computed from `{text}`, which compares each row with a figure of its whole batch, "
-                    "such as a mean: on N processes that is a figure of the rows of one process",
-                    "no action needed where each process takes a batch of the script's size, as it does without "
-                    "--keep-global-batch; otherwise increase the batch size, or compute the figure from all rows: "
-                    "accelerator.reduce(...) gives their mean where no gradient flows through it",
-                    case="figure",
-                )
+                yield ComparedWithBatch(node if where is unit else record.node, text)
                 return
 
 
@@ -199,45 +183,24 @@ def _is_transposed(node: cst.BaseExpression) -> bool:
     return node.func.attr.value == "t" or (node.func.attr.value in ("transpose", "permute") and set(sizes) == {0, 1})
 
 
-def of_apex(state: State, unit: Unit) -> Iterator[Finding]:
+def of_apex(state: State, unit: Unit) -> Iterator[Reason]:
     """What apex does to a model, beside the accelerator: asked of scripts that distribute themselves, too."""
     for call in unit.names.calls:
         record = state.calls.get(call)
         names = [t.qualified for t in record.callees if isinstance(t, External)] if record is not None else []
         if any(name.startswith("apex.amp.") for name in names):
-            yield Finding(
-                "apex",
-                call,
-                "apex patches the model and the optimizer and scales the loss itself: its effect on a prepared model "
-                "and optimizer is not known",
-                "use torch.autocast and torch.amp.GradScaler instead; they are migrated",
-                Severity.BLOCKED,
-                case="amp",
-            )
+            yield ApexAmp(call)
             return
         if "apex.parallel.DistributedDataParallel" in names:
-            yield Finding(
-                "apex",
-                call,
-                "this wrapper of apex averages the gradients, and the accelerator would average them as well",
-                "use torch.nn.parallel.DistributedDataParallel instead; it is migrated",
-                Severity.BLOCKED,
-                case="ddp",
-            )
+            yield ApexDdp(call)
             return
 
 
-def _unstepped(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def _unstepped(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """A scaler that scales the loss, and never steps: the original steps on scaled gradients."""
     uses = state.once(_uses_of_scalers, lambda: _uses_of_scalers(state, reach))
     if "scale" in uses and "step" not in uses and uses["scale"].unit is unit:
-        yield Finding(
-            "unstepped-scaler",
-            uses["scale"].node,
-            "the loss is scaled, but no scaler.step(optimizer) removes the scale again; the migrated script keeps this "
-            "behaviour of the original",
-            "step with the scaler: scaler.step(optimizer), scaler.update()",
-        )
+        yield UnsteppedScaler(uses["scale"].node)
 
 
 def _uses_of_scalers(state: State, reach: Reach) -> dict[str, CallRecord]:
@@ -249,7 +212,7 @@ def _uses_of_scalers(state: State, reach: Reach) -> dict[str, CallRecord]:
     return uses
 
 
-def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """Objects of other packages that are given the model and save it: early stopping, checkpoint callbacks."""
     for call in unit.names.calls:
         record = state.calls.get(call)
@@ -258,24 +221,10 @@ def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
         names = [t.qualified for t in record.callees if isinstance(t, Unknown)]
         saves = any("stop" in n.lower() or "checkpoint" in n.lower() for n in names)
         if saves and any(origins(state.values.get(arg.value), Role.MODEL) for arg in call.args):
-            yield Finding(
-                "once",
-                call,
-                f"{names[0].rpartition('.')[2]} is defined outside this program: if it saves the model, every process "
-                "writes the file",
-                "migrate the module that defines it as well, or call it on the main process and broadcast its result",
-                case="outside-code",
-            )
+            yield OutsideSaver(call, names[0].rpartition(".")[2])
             return
         if _saves_itself(state, record) and not guarded(state, unit, call):
-            yield Finding(
-                "once",
-                call,
-                f"nothing that was found in this program defines this {method_name(call)}: if it writes a file, every "
-                "process writes it",
-                "call it on the main process: if accelerator.is_main_process",
-                case="outside-code",
-            )
+            yield UnknownSaver(call, method_name(call))
             return
 
 

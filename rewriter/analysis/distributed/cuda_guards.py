@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from ...facts.placement import Move, Placement
-from ...findings import Finding, Severity
+from ...facts.reasons import Reason
+from ...facts.reasons.distributed import CudaOnlyMove
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.values import State, Unit
@@ -32,7 +33,7 @@ class CudaGuards:
         self.moved = [p.node for p in placements if p.move is Move.RETARGET]
         self.gone = {p.statement for p in placements if p.move is Move.STATEMENT}
 
-    def opened(self) -> Iterator[cst.If | cst.IfExp | Finding]:
+    def opened(self) -> Iterator[cst.If | cst.IfExp | Reason]:
         """The questions that hold nothing but moves, which are made in any case then, and findings for others."""
         told: set[cst.CSTNode] = set()
         for move in self.moved:
@@ -129,14 +130,6 @@ def _comments(lines: Sequence[cst.EmptyLine]) -> bool:
     return any(line.comment is not None for line in lines)
 
 
-def _hides(unit: Unit, guard: cst.If | cst.IfExp, move: cst.CSTNode) -> Finding:
+def _hides(unit: Unit, guard: cst.If | cst.IfExp, move: cst.CSTNode) -> Reason:
     test, moved = (unit.names.one_line(node) for node in (guard.test, move))
-    return Finding(
-        "device_placement",
-        move,
-        f"`{moved}` goes to the accelerator's device, but only where `{test}` finds CUDA: with another accelerator (a "
-        "Mac) this stays on the CPU, and the batches do not",
-        "make this move in any case: on the CPU it does nothing",
-        Severity.NOTE,
-        case="condition",
-    )
+    return CudaOnlyMove(move, test, moved)

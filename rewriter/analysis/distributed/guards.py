@@ -9,10 +9,11 @@ import libcst as cst
 
 from ...facts.torch_api.process_calls import is_distributed_sampler, turns
 from ...facts.torch_api.surroundings import asks_existence, ends_process, fetches, takes_away, writes
-from ..dataflow.call_constants import CallConstants, Constants, excludes
+from ..dataflow.call_constants import Constants, below
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
+from ..dataflow.constant_values import constants_of
 from ..dataflow.raised import met_alone
 from ..dataflow.values import State, Unit
 from ..effects.file_caches import if_missing
@@ -176,21 +177,21 @@ class Guards:
         What an exception handler calls is left out: a script that trains again after an error does so by itself.
         """
         found: dict[Code, list[tuple[CodePlace, Constants]]] = {}
-        constants = CallConstants(self.reach)
+        constants = constants_of(self.state)
         for unit in self.reach.units:
             for call in unit.names.calls:
                 if not self.reach.called(call) or unit.names.function(call) not in self.reach.reachable:
                     continue
                 guard = next((g for g in self.around(unit, call) if not isinstance(g.node, HANDLERS)), None)
                 if guard is not None:
-                    for code, given in constants.below(call).items():
+                    for code, given in below(constants, self.reach, call).items():
                         found.setdefault(code, []).extend((guard, known) for known in given)
         return found
 
     def called_apart(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
         """Why not every process reaches a node, as far as the calls of its function decide it."""
-        given = self.apart.get(unit.names.function(node), ())
-        return (guard for guard, known in given if not excludes(unit, node, known))
+        given, constants = self.apart.get(unit.names.function(node), ()), constants_of(self.state)
+        return (guard for guard, known in given if not known or not constants.excludes(unit, node, dict(known)))
 
     def of(self, unit: Unit, node: cst.CSTNode) -> CodePlace | None:
         """Why not every process reaches a node: in its own function, or in one that calls it."""

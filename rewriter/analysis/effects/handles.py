@@ -12,9 +12,9 @@ import libcst as cst
 
 from ...facts.effects import Handle
 from ...facts.module_paths import ENTRY
-from ...facts.reasons import about, called
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import RunName, RunsCommand, RunsOnAll, SharedFile, TrackedValue
 from ...facts.torch_api import questions, surroundings
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name, outside_names
 from ..dataflow.values import External, Klass, State, Unit, Unknown
@@ -66,7 +66,7 @@ class Handles:
 
     # Trackers ---------------------------------------------------------------------------------------------------------
 
-    def trackers(self, reach: Reach, settled: Container[cst.CSTNode], together: Together) -> Iterator[Handle | Finding]:
+    def trackers(self, reach: Reach, settled: Container[cst.CSTNode], together: Together) -> Iterator[Handle | Reason]:
         """The trackers of a module, and what else is made by every process and cannot be settled here."""
         for call in self.unit.names.calls:
             record = self.state.calls.get(call)
@@ -87,11 +87,11 @@ class Handles:
                 else:
                     yield from self._switched(call, names[0], arguments.pop(), settled)
             elif name := next((n for n in built_names(record) if n in _ONCE and self._counts(call, n)), ""):
-                yield _command(call) if name in COMMANDS else once(call, _ONCE[name])
+                yield RunsCommand(call) if name in COMMANDS else RunsOnAll(call, _ONCE[name])
 
     def _switched(
         self, call: cst.Call, name: str, off: str, settled: Container[cst.CSTNode]
-    ) -> Iterator[Handle | Finding]:
+    ) -> Iterator[Handle | Reason]:
         """A tracker that the argument ``off`` makes inert: ``mode="disabled"``, ``disabled=True``."""
         argument, _, null = off.partition("=")
         switch = null == "True"
@@ -99,7 +99,7 @@ class Handles:
         if given is not None and names_main(self.state, given.value):
             return
         if (given is not None and switch) or (given is None and starred(call)):
-            yield once(call, _TRACKS)
+            yield RunsOnAll(call, _TRACKS)
             return
         yield Handle(call, _TRACKS, "" if switch else null, argument=argument, value=given)
         if not switch:
@@ -112,28 +112,22 @@ class Handles:
         inside: Container[cst.CSTNode] = (),
         *,
         film: bool = False,
-    ) -> Iterator[Handle | Finding]:
+    ) -> Iterator[Handle | Reason]:
         """A tracker that gives way to an object that does nothing, or what writes a ``film``. ``inside``: its own
         methods."""
         noun, why = ("writer", _SAME_FILE) if film else ("tracker", _TRACKS)
         if not self._can_give_way(call):
-            yield once(call, why)
+            yield RunsOnAll(call, why)
         elif (told := HandleReads(self.state, call, settled, inside).by_all()) is not None:
             unit, node = told
             text = unit.names.one_line(node)
-            yield Finding(
-                "once",
-                node if unit is self.unit else call,
-                f"every process computes with `{text}`, so the {noun} is left on every process, and {why}",
-                f"take the value from the script's own settings, then make the {noun} inert on the other processes",
-                case="value",
-            )
+            yield TrackedValue(node if unit is self.unit else call, text, why, noun)
         else:
             yield Handle(call, why, INERT, noun=noun)
 
     def _own(
         self, call: cst.Call, classes: list[Klass], settled: Container[cst.CSTNode], together: Together
-    ) -> Iterator[Handle | Finding]:
+    ) -> Iterator[Handle | Reason]:
         """A tracker of a class of the program's own: it gives way where its code does nothing that all must do, draws
         no numbers, after which the others would draw different ones, and gives nothing back that they use."""
         units = {
@@ -147,7 +141,7 @@ class Handles:
         draws = any(isinstance(n, cst.Call) and (r := self.state.calls.get(n)) and drawn(r) is not None for n in ran)
         joins = any(together(unit, code.body) for code, unit in units.items())
         if draws or joins:
-            yield once(call, _TRACKS)
+            yield RunsOnAll(call, _TRACKS)
         else:
             yield from self._replaced(call, settled, units)
 
@@ -157,7 +151,7 @@ class Handles:
         kinds = (cst.Assign, cst.AnnAssign, cst.Return, cst.WithItem, cst.DictElement, cst.Element, cst.Arg)
         return isinstance(parent, kinds) or (isinstance(parent, cst.NamedExpr) and parent.value is call)
 
-    def _module_told(self, module: str, settled: Container[cst.CSTNode]) -> Iterator[Finding]:
+    def _module_told(self, module: str, settled: Container[cst.CSTNode]) -> Iterator[Reason]:
         """``wandb.run.dir`` and the like."""
         for node in self.state.evaluated(self.unit):
             if isinstance(node, cst.Attribute) and node.attr.value in _TELLS:
@@ -166,13 +160,7 @@ class Handles:
                     isinstance(t, External) and t.qualified == f"{module}.run" for t in held.things
                 )
                 if run and self._is_read_by_all(node, settled):
-                    yield Finding(
-                        "once",
-                        node,
-                        "only the main process has a run, so the run's name differs between processes",
-                        "take the name from the script's own settings, or broadcast it with broadcast_object_list",
-                        case="value",
-                    )
+                    yield RunName(node)
 
     def _is_read_by_all(self, node: cst.Attribute, settled: Container[cst.CSTNode]) -> bool:
         names = self.unit.names
@@ -195,7 +183,7 @@ class Handles:
 
     # Files ------------------------------------------------------------------------------------------------------------
 
-    def file(self, call: cst.Call) -> Handle | Finding:
+    def file(self, call: cst.Call) -> Handle | Reason:
         """A file that is opened for writing and used in many places: the other processes write to nowhere."""
         plain = outside_name(self.state.calls[call]) in ("builtins.open", "io.open", "codecs.open")
         mode = keyword(call, "mode", 1)
@@ -203,11 +191,7 @@ class Handles:
         reads = reads and not self._only_writes(call)
         path = call.args[0] if call.args and not call.args[0].star else None
         if not plain or reads or path is None or (path.keyword is not None and path.keyword.value != "file"):
-            return Finding(
-                "main_process", call, "every process would open this file for writing",
-                'open it on the main process only, e.g. open(path if accelerator.is_main_process else os.devnull, "w")',
-                case="open-file",
-            )  # fmt: skip
+            return SharedFile(call)
         null, imports = self._devnull()
         return Handle(call, _SAME_FILE, null, argument="file", value=path, imports=imports, tracker=False)
 
@@ -229,7 +213,7 @@ class Handles:
 
     # Logging ----------------------------------------------------------------------------------------------------------
 
-    def log(self, call: cst.Call) -> Handle | Finding | None:
+    def log(self, call: cst.Call) -> Handle | Reason | None:
         """A log file, or the level at which everything is logged."""
         record = self.state.calls[call]
         name = outside_name(record)
@@ -241,21 +225,21 @@ class Handles:
             return self._level(call, call.args[0], self._logging(call.args[0].value))
         return None
 
-    def _log_file(self, call: cst.Call) -> Handle | Finding:
+    def _log_file(self, call: cst.Call) -> Handle | Reason:
         module = dotted(call.func).partition(".")[0]
         binding = self.unit.names.scope.bindings.get("logging")
         imported = binding is not None and all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
         null = "logging.NullHandler()" if module == "logging" or imported else "NullHandler()"
         imports = () if null.startswith("logging.") else (("logging", "NullHandler"),)
         if not self._can_give_way(call):
-            return once(call, "every process writes to the log file")
+            return RunsOnAll(call, "every process writes to the log file")
         return Handle(call, "every process would write to the log file", null, imports=imports, tracker=False)
 
-    def _basic_config(self, call: cst.Call) -> Handle | Finding | None:
+    def _basic_config(self, call: cst.Call) -> Handle | Reason | None:
         module = dotted(call.func).rpartition(".")[0]
         filename = next((a for a in call.args if a.keyword is not None and a.keyword.value == "filename"), None)
         if starred(call) or (filename is not None and not module):
-            return once(call, "every process logs")
+            return RunsOnAll(call, "every process logs")
         if filename is not None:
             if names_main(self.state, filename.value):
                 return None
@@ -265,7 +249,7 @@ class Handles:
         level = next((a for a in call.args if a.keyword is not None and a.keyword.value == "level"), None)
         return self._level(call, level, module) if level is not None else None
 
-    def _level(self, call: cst.Call, level: cst.Arg, module: str) -> Handle | Finding | None:
+    def _level(self, call: cst.Call, level: cst.Arg, module: str) -> Handle | Reason | None:
         """``level=logging.INFO``: of the others only what has gone wrong is wanted."""
         word = dotted(level.value).rpartition(".")[2]
         if word in _QUIET or names_main(self.state, level.value):
@@ -273,7 +257,7 @@ class Handles:
         binding = self.unit.names.scope.bindings.get("logging")
         imported = binding is not None and all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
         if not module and not imported:
-            return once(call, "every process logs")
+            return RunsOnAll(call, "every process logs")
         why = "every process would log the same lines"
         where = module if module else "logging"
         key = level.keyword.value if level.keyword is not None else "level"
@@ -345,27 +329,3 @@ def _catches(handler: cst.ExceptHandler) -> bool:
         return True
     types = {n.value for n in nodes_in(handler.type, cst.Name)}
     return bool(types & {"OSError", "FileExistsError", "IOError", "EnvironmentError", "Exception", "BaseException"})
-
-
-def _command(call: cst.CSTNode) -> Finding:
-    return Finding(
-        "once",
-        call,
-        about("{} runs on every process: each runs the command, and goes on with what it says", called(call)),
-        "no action needed if it only asks for something, such as the size of the terminal; if it changes something, "
-        "run it on the main process, and send what the others need with broadcast_object_list",
-        Severity.REVIEW,
-        case="command",
-    )
-
-
-def once(call: cst.CSTNode, why: str) -> Finding:
-    """What every process does, and is left to the user."""
-    return Finding(
-        "once",
-        call,
-        about(f"{{}} runs on every process but should run once: {why}", called(call)),
-        "do it on the main process only, and guard its uses or give the other processes an object that does nothing",
-        Severity.REVIEW,
-        case="object",
-    )

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.module import Count
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import ChosenDownload, UnknownEffects
 from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions, surroundings
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import COLLECTING, collects
@@ -29,13 +30,13 @@ _BY_NAME = frozenset({"builtins.eval", "builtins.getattr", "importlib.import_mod
 """What gives a function or a class by a name that is made when the program runs."""
 
 
-def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """The findings of one module."""
     yield from _of_unknown_packages(state, unit, reach, training)
     yield from _downloads_chosen_by_name(state, unit, reach)
 
 
-def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """
     Calls of packages that no table describes, whose results nobody takes, once the training has begun: a row for a
     shared table, a message. One finding for each package.
@@ -46,16 +47,8 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
         if begun(unit, call):
             calls.setdefault(package, []).append(call)
     for package, found in calls.items():
-        texts = dict.fromkeys(f"`{unit.names.one_line(call.func)}(...)`" for call in found)
-        yield Finding(
-            "once",
-            found[0],
-            f"every process calls {', '.join(texts)} of {package}, a package whose effects are not known",
-            "if it changes something outside the process (a table, a message, a file), call it on the main process: "
-            "if accelerator.is_main_process; otherwise no action needed",
-            Severity.REVIEW,
-            case="outside-code",
-        )
+        texts = tuple(dict.fromkeys(f"{unit.names.one_line(call.func)}(...)" for call in found))
+        yield UnknownEffects(found[0], texts, package)
 
 
 def before_training(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Count]:
@@ -157,7 +150,7 @@ class _TrainingBegun:
         return node in self.training.train_loops or not self.trains.isdisjoint(called)
 
 
-def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """Downloads in code that nothing is seen to call, in a program that chooses classes by a name."""
     chosen = next(iter(_chosen_by_name(state, reach)), None)
     if chosen is None:
@@ -169,15 +162,7 @@ def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterato
             continue
         around = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), code)
         named = around.name.value if isinstance(around, (cst.ClassDef, cst.FunctionDef)) else "it"
-        yield Finding(
-            "downloads",
-            call,
-            f"this download is in `{named}`, which nothing is seen to call: if `{where.names.one_line(by)}` chooses "
-            "it, every process downloads at the same time",
-            f"make what `{method_name(by)}` chooses inside `with accelerator.main_process_first():`",
-            Severity.REVIEW,
-            case="chosen",
-        )
+        yield ChosenDownload(call, named, where.names.one_line(by), method_name(by))
 
 
 def _brings(record: CallRecord) -> bool:

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.metrics import CollectedMeans, JointFigure, JointRatio, ScaledMeans, SummedMeans, WeighedMeans
 from ...facts.torch_api.kinds.outside import TextOf
 from ...facts.torch_api.kinds.tensors import Concat, Convert, Detach, Reduce, ToHost
 from ...facts.torch_api.loading import row
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import State, Unit
@@ -326,10 +327,7 @@ def kinds_of(state: State, call: cst.Call) -> list[object]:
     return [kind.transfer for name in (*called, f"{method}.{last}") if (kind := row(name)) is not None]
 
 
-_JOINED = "on N processes a batch has the rows of N of the script's"
-
-
-def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Iterator[Finding]:
+def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Iterator[Reason]:
     """The findings for what loops collect; ``known``: statements for which a finding says more."""
     means: dict[cst.For, list[BatchFigure]] = {}
     for figure in figures:
@@ -338,85 +336,17 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
         if figure.kind is Kind.MEAN:
             means.setdefault(figure.loop, []).append(figure)
         elif figure.kind is Kind.SUM:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` collects a mean over the rows of each batch, and is added up and divided by nothing: "
-                "on N processes there are N times fewer batches to add up",
-                "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
-                case="too-small",
-            )
+            yield SummedMeans(figure.node, figure.name)
         elif figure.kind is Kind.SCALED:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` adds up a mean over the rows of each batch, and is divided by {figure.value}: on N "
-                "processes there are N times fewer batches to add up, so the result is N times smaller",
-                "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
-                case="too-small",
-            )
+            yield ScaledMeans(figure.node, figure.name, figure.value)
         elif figure.kind is Kind.RATIO:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` collects `{figure.value}` of each batch, and {_JOINED}: a mean over batches weighs "
-                "the rows of a smaller batch, or those that are chosen of one, differently, and is close to the "
-                "original's but not equal to it",
-                "no action needed if close is good enough; for the same figure on any number of processes, add up both "
-                "halves of the ratio and divide once, after the loop",
-                case="no-sum",
-            )
+            yield JointRatio(figure.node, figure.name, figure.value)
         else:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` collects `{figure.value}` of each batch, and {_JOINED}: if that is no sum over the "
-                f"rows, the total is another figure then ({figure.reason})",
-                "no action needed if it counts or adds up rows; otherwise collect the rows, and compute the figure "
-                "once, after the loop",
-                case="no-sum",
-            )
+            yield JointFigure(figure.node, figure.name, figure.value, figure.reason)
     for collected in means.values():
         plain, weighed = ([f for f in collected if f.weighed is kind] for kind in (False, True))
         if plain:
-            yield _of_means(plain)
+            filled, whole = any(f.filled for f in plain), all(f.filled and f.whole for f in plain)
+            yield CollectedMeans(plain[0].node, tuple(f.name for f in plain), filled, whole)
         if weighed:
-            yield _of_weighed_means(weighed)
-
-
-_CLOSE = "no action needed if close is good enough; for the same figure on any number of processes, "
-_BY_BATCH = "collect each mean times its number of rows, and divide by the number of all rows"
-_BY_ROW = 'compute a value for each row (reduction="none"), and gather those: accelerator.gather_for_metrics(...)'
-
-
-def _of_weighed_means(figures: list[BatchFigure]) -> Finding:
-    names = ", ".join(f"`{figure.name}`" for figure in figures)
-    return Finding(
-        "mean-of-batches",
-        figures[0].node,
-        f"{names} {'adds' if len(figures) == 1 else 'add'} up means over the rows of each batch, times the number of "
-        "these: repeated rows fill up the last shards, and the mean of the last batch counts them. The figure is close "
-        "to the original's but not equal to it",
-        _CLOSE + _BY_ROW,
-        Severity.NOTE,
-        case="average",
-    )
-
-
-def _of_means(figures: list[BatchFigure]) -> Finding:
-    names = ", ".join(f"`{figure.name}`" for figure in figures)
-    one = len(figures) == 1
-    effects, remedy = ["weighs the rows of a smaller last batch differently"], _BY_BATCH
-    if any(f.filled for f in figures):
-        effects.append("counts the repeated rows that fill up the last one")
-    if all(f.filled and f.whole for f in figures):
-        effects, remedy = effects[1:], _BY_ROW
-    return Finding(
-        "mean-of-batches",
-        figures[0].node,
-        f"{names} {'collects a mean' if one else 'collect means'} over the rows of each batch, and {_JOINED}: an "
-        f"average over batches {', and '.join(effects)}. It is close to the original's but not equal to it",
-        _CLOSE + remedy,
-        Severity.NOTE,
-        case="average",
-    )
+            yield WeighedMeans(weighed[0].node, tuple(f.name for f in weighed))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons.metrics import OwnQuotient
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import tensor_parts
 from ..dataflow.call_graph import Reach
@@ -71,15 +72,12 @@ class Quotients:
             found += dict.fromkeys(t for t in beside if t not in found)
         return found
 
-    def told(self, total: Total) -> str:
-        """What is to be said of the figure that a total of one process's own rows goes into; empty for nothing."""
-        quotient = next((q for q in self.found if total in q.totals), None)
-        if quotient is None:
-            return ""
-        text = self.unit.names.one_line(quotient.node)
-        if quotient.by_rows and not quotient.under:
-            return f": `{text}` divides it by the number of all rows, so on N processes it is N times too small"
-        return f": `{text}` is the figure of its own rows, not of all"
+    def own(self, total: Total) -> OwnQuotient | None:
+        """The figure that a total of one process's own rows goes into."""
+        found = next((q for q in self.found if total in q.totals), None)
+        if found is None:
+            return None
+        return OwnQuotient(self.unit.names.one_line(found.node), found.by_rows and not found.under)
 
     def by_all_rows(self, total: Total) -> str:
         """The quotient of a total and the number of all rows; empty where there is none."""

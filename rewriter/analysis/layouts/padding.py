@@ -18,7 +18,7 @@ from ...facts.roles import Origin
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
-from ..dataflow.values import External, Function, Instance, State, Unit
+from ..dataflow.values import External, Function, Instance, State
 from ..syntax.nodes import FunctionNode, is_none
 from ..syntax.walk import descendants, nodes_in
 
@@ -39,7 +39,7 @@ class Padding(NamedTuple):
     places: frozenset[Place] | None
 
 
-def ragged(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
+def ragged(state: State, reach: Reach, loop: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
     """Whether something to be gathered in a loop may be as long as the longest row of one process's batch, or have
     another number of rows than the batch has samples."""
     paddings, grown = (

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.decisions import Agreeing, Agreement, Differs
 from ...facts.roles import TENSORS
-from ...findings import Cause, Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.held_code import held_code
@@ -34,7 +35,6 @@ from .divergence import Equality
 
 _LONGEST = 40
 """Of a longer call only the last name is repeated."""
-_REMEDY = "decide on the figure of the main process: {0} = broadcast_object_list([{0}])[0]"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def agreements(
     plain: Equality,
     own: Iterable[tuple[Unit, Gather]],
     open_to: Callable[[Unit, cst.CSTNode], bool],
-) -> Iterator[tuple[Unit, Gather | Finding]]:
+) -> Iterator[tuple[Unit, Gather | Reason]]:
     """
     What makes the decisions equal that depend on such evaluations, or the findings for those that stay different.
 
@@ -104,14 +104,13 @@ def agreements(
             new, random = [], plain.also(evaluation.loop, gathers)
             left = open_decisions(random)
         for unit, decision in left:
-            why = f"and each process evaluates the whole set with random numbers of its own ({evaluation.draw})"
-            cause = Cause(evaluation.loop, "each process evaluates the whole set here, with random numbers of its own")
-            yield unit, undecided(unit, decision, why, _remedy(unit, decision))._replace(cause=cause)
+            remedy, draw = _remedy(unit, decision), evaluation.draw
+            yield unit, undecided(unit, decision, Differs.BY_DRAWS, remedy, evaluation.loop, draw=draw)
 
 
-def _remedy(unit: Unit, found: Decision) -> str:
+def _remedy(unit: Unit, found: Decision) -> Agreement:
     held = [n for n in nodes_in(found.value, cst.Name) if n in unit.names.within]
-    return _REMEDY.format(held[0].value if len(held) == 1 else "value")
+    return Agreement(Agreeing.BY_MAIN, held[0].value if len(held) == 1 else "value")
 
 
 # What is random ---------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import ShownRows
 from ...facts.roles import SHARES, TENSORS, Role
-from ...findings import Finding
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
@@ -17,7 +18,7 @@ from ..syntax.walk import nodes_in
 from .divergence import Equality
 
 
-def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
+def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Reason]:
     """Tensors of a batch that go into a file as they are: the file shows what the main process has of it."""
     for effect in effects:
         if effect.kind is not EffectKind.WRITE or effect.forward is not None:
@@ -28,24 +29,12 @@ def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Ef
         shown = [n for n in names if _is_shard(state, n) and _holds_rows(unit, equality, n)]
         if shown and not any(_is_number(unit, name) for name in shown):
             name = shown[0].value
-            yield _one_share(
-                effect.node, name, f"it on all processes before this line: {name} = accelerator.gather({name})"
-            )
+            yield ShownRows(effect.node, name, filled=False)
             return
         filled = next((found for n in names if (found := _filled_with_rows(state, unit, equality, n))), None)
         if filled is not None:
-            yield _one_share(effect.node, filled, "what it is filled with, on all processes: accelerator.gather(...)")
+            yield ShownRows(effect.node, filled, filled=True)
             return
-
-
-def _one_share(node: cst.CSTNode, name: str, whole: str) -> Finding:
-    return Finding(
-        "one-share",
-        node,
-        f"each process has only its own rows of `{name}`: the file shows those of the main process",
-        f"no action needed if a sample is enough; otherwise gather {whole}",
-        case="shown",
-    )
 
 
 def _is_shard(state: State, name: cst.Name) -> bool:

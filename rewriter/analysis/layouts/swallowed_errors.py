@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.decisions import SwallowedError
 from ...facts.torch_api import surroundings
-from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name
 from ..dataflow.raised import comes_alike, met_alone
 from ..dataflow.values import State, Unit
@@ -22,7 +23,7 @@ from .decisions import Joint, jumps, leaves
 Handler = cst.ExceptHandler | cst.ExceptStarHandler
 
 
-def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
+def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Reason]:
     """The handlers of a module by which one process goes on after an error while the others work together."""
     for node in unit.names.every(cst.Try, cst.TryStar, cst.With):
         if unit.names.function(node) not in joint.reach.reachable:
@@ -31,11 +32,11 @@ def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
             for handler in node.handlers:
                 if goes_on(joint.state, handler):
                     if _parts(unit, joint, node, handler):
-                        yield _finding(unit, handler, _line(unit, handler))
+                        yield SwallowedError(handler, _line(unit, handler))
         elif isinstance(node, cst.With) and joint.runs(node.body) is not None:
             for item in node.items:
                 if _suppresses(joint.state, item.item):
-                    yield _finding(unit, item, unit.names.module.code_for_node(item.item))
+                    yield SwallowedError(item, unit.names.module.code_for_node(item.item))
 
 
 def goes_on(state: State, handler: Handler) -> bool:
@@ -83,16 +84,3 @@ def _line(unit: Unit, handler: Handler) -> str:
     star = "*" if isinstance(handler, cst.ExceptStarHandler) else ""
     kind = f" {unit.names.module.code_for_node(handler.type)}" if handler.type is not None else ""
     return f"except{star}{kind}"
-
-
-def _finding(unit: Unit, node: cst.CSTNode, text: str) -> Finding:
-    return Finding(
-        "local-decision",
-        node,
-        f"`{text}` goes on after an error, which one process may meet alone: from there on it is not at the step of "
-        "the others, and the processes would hang",
-        "raise the error again, so that the launcher ends all processes; or catch it before the backward pass, and let "
-        "all processes leave out the step if one of them has an error: accelerator.reduce(...)",
-        Severity.REVIEW,
-        case="error",
-    )

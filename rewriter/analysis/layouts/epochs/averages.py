@@ -16,7 +16,18 @@ import libcst as cst
 
 from ....facts.abilities import Abilities
 from ....facts.module import SUM_OF_MEANS, Count, Form, Gather
-from ....findings import Finding
+from ....facts.reasons import Reason
+from ....facts.reasons.metrics import (
+    NUMBER,
+    AveragesFilled,
+    AveragesUneven,
+    CountsFilled,
+    OverAll,
+    OwnFigures,
+    OwnSingles,
+    OwnTotal,
+    TotalRemedy,
+)
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
 from ...dataflow.values import State, Unit
@@ -39,28 +50,12 @@ from ..losses import reduced
 from ..phases import has_phases
 from ..single_rows import read_alone
 from ..sums_of_means import divisors_in, is_divided_as_in_script
-from .findings import (
-    NUMBER,
-    averaged,
-    averaged_each,
-    averages_filled,
-    averages_uneven,
-    counts_filled,
-    either,
-    listed,
-    listed_alone,
-    listed_each,
-    stays,
-    stays_joint,
-    stays_single,
-    summed,
-)
 from .gathers import Gathers
 from .numbers import Numbers
 from .plan import EpochPlan
 from .step import EpochStep
 
-Answer = Gather | Finding | BatchFigure | Count
+Answer = Gather | Reason | BatchFigure | Count
 
 
 def averages(
@@ -85,7 +80,7 @@ def averages(
             found.extend(_Loop(EpochStep(state, unit, reach, training, loop, split=split), path, abilities).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
             found.extend(_Loop(EpochStep(state, unit, reach, training, loop), path, abilities).collected())
-    return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
+    return [OwnTotal(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
 
 
 class _Loop:
@@ -110,7 +105,7 @@ class _Loop:
             found = list(self.losses.returned(around.elt, because))
             yield from found
             if not found:
-                yield stays(around)
+                yield OwnTotal(around)
 
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
@@ -176,49 +171,52 @@ class _Loop:
             found += [other for other in quotients.beside(total) if other not in found]
         return found
 
-    def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Finding]:
+    def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Reason]:
         """What is said of the totals that stay those of each process: once of all figures of whole batches."""
         figures = self.gathers.joint
         joint = [t for t in totals if not figures.keys().isdisjoint((t, *quotients.beside(t)))]
         if any(total in figures for total in joint):
             texts = [self.unit.names.module.code_for_node(figures[t]) for t in joint if t in figures]
             first = next(total for total in joint if total in figures)
-            yield stays_joint(first.node, texts, quotients.told(first), self._by_hand(first, quotients))
+            yield OwnFigures(first.node, tuple(texts), quotients.own(first), self._by_hand(first, quotients))
         said = list(joint)
         for total in totals:
             if total in said:
                 continue
             said += quotients.halves(total)  # one finding speaks for both halves
-            told = quotients.told(total)
+            own = quotients.own(total)
             by_hand = self._by_hand(total, quotients)
             if self.gathers.single:
-                yield stays_single(total.node, self.gathers.single, told, by_hand)
+                yield OwnSingles(total.node, self.gathers.single, own, by_hand)
             else:
                 lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
-                yield stays(total.node, told, by_hand if told or lists else self._either(total))
+                yield OwnTotal(total.node, own, by_hand if own or lists else self._either(total))
 
-    def _by_hand(self, total: Total, quotients: Quotients) -> str:
+    def _by_hand(self, total: Total, quotients: Quotients) -> TotalRemedy:
         """What makes a total that of all processes, after the loop; it can be run as it is said."""
         code = self.unit.names.module.code_for_node
         if isinstance(total.node, cst.Call):
             if method_name(total.node) not in LISTS or isinstance(total.place, cst.Call):
-                return averaged("total")
+                return TotalRemedy(OverAll.AVERAGED, "total")
             if method_name(total.node) == "extend" or self._is_of_each_row(total.node):
-                return listed(code(total.place))
-            told = averaged_each if self.step.lists_figures(total) else listed_each
-            told = listed_alone if read_alone(self.layouts, descendants(total.node)) else told
-            return told(code(total.place), code(total.value[0]))
+                return TotalRemedy(OverAll.JOINED, code(total.place))
+            how = OverAll.AVERAGED_EACH if self.step.lists_figures(total) else OverAll.JOINED_EACH
+            how = OverAll.JOINED_ALONE if read_alone(self.layouts, descendants(total.node)) else how
+            return TotalRemedy(how, code(total.place), code(total.value[0]))
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
-            return averaged("total")
+            return TotalRemedy(OverAll.AVERAGED, "total")
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
-        return summed(halves) if halves else averaged(code(total.kept_in))
+        if halves:
+            return TotalRemedy(OverAll.SUMMED, halves=tuple(halves.items()))
+        return TotalRemedy(OverAll.AVERAGED, code(total.kept_in))
 
-    def _either(self, total: Total) -> str:
+    def _either(self, total: Total) -> TotalRemedy | None:
         """What makes a total that of all processes where it is not known whether it adds up rows or means."""
         named = isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript))
         if isinstance(total.node, cst.Call) or not named:
-            return ""
-        return either(self.unit.names.module.code_for_node(total.kept_in), self._reads_again(total))
+            return None
+        half = (self.unit.names.module.code_for_node(total.kept_in), self._reads_again(total))
+        return TotalRemedy(OverAll.SUMMED_OR_AVERAGED, halves=(half,))
 
     def _is_of_each_row(self, call: cst.Call) -> bool:
         """Whether a list gets an entry for each row: in a loop inside that over the batches."""
@@ -240,7 +238,7 @@ class _Loop:
                 return ".cpu().numpy()"
         return NUMBER
 
-    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
+    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Reason | Count]:
         """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
         a word for the summary where it is an average over batches."""
         if not self.abilities.fills_turns and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
@@ -258,14 +256,14 @@ class _Loop:
             if sums and not means and not text and self._sums_batches(total):
                 text = self.unit.names.module.code_for_node(total.kept_in)
             if text and sums and not means:
-                yield counts_filled(total.node, text)
+                yield CountsFilled(total.node, text)
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
             elif means and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
         if averaged:
-            told = averages_uneven if self.by_hand else averages_filled
-            yield told(next(iter(averaged.values())).node, list(averaged))
+            node, numbers = next(iter(averaged.values())).node, tuple(averaged)
+            yield AveragesUneven(node, numbers) if self.by_hand else AveragesFilled(node, numbers)
 
     def _joined(self, gather: Gather, totals: list[Total]) -> Iterator[BatchFigure]:
         """What is computed from the rows of all, and perhaps is no sum over them."""
