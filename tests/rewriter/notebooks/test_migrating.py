@@ -540,6 +540,20 @@ def test_the_notebook_uses_the_model_where_it_was() -> None:
     assert [d.message for d in file.diagnoses] == ["it needs the trained model on a GPU of its own"]
 
 
+def test_a_model_of_a_later_cell_may_be_on_a_gpu_of_its_own() -> None:
+    """It is loaded from the file: the notebook was refused, because the accelerator reached the later cell."""
+    device = "device = torch.device('cuda')\n"
+    placed = device + BUILD.replace("nn.Linear(1, 1)", "nn.Linear(1, 1).to(device)")
+    trained = f"{placed}\n{LOOP.replace('model(x)', 'model(x.to(device))')}\ntorch.save(model.state_dict(), 'net.pth')"
+    later = "def infer(path):\n    net = nn.Linear(1, 1)\n    net.load_state_dict(torch.load(path))\n    net.cuda()\n"
+    later += "    rows = torch.ones(1, 1).cuda()\n    print(net(rows))\n    torch.jit.trace(net, rows).save('net.pt')"
+    file = _migrated(IMPORTS, trained, later, "infer('net.pth')")
+    assert not file.blocked and _cells(file.after)[2:] == [later, "infer('net.pth')"]
+    again = read_notebook(file.after, Path("nb.ipynb"))
+    second = plan_notebook(again, (), CATALOGUE, Config()).result().files[0]
+    assert not second.changed and second.diagnoses == ()
+
+
 NET = (
     "class Net(nn.Module):\n"
     "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(1, WIDTH)\n"
