@@ -29,6 +29,8 @@ class Reduce(NamedTuple):
     keyword: str = "dim"
     gives: Value = "value"
     """What is returned if a dimension is given."""
+    two: bool = False
+    """The values are computed from two tensors, the first arguments, value by value."""
 
 
 class AlongDim(NamedTuple):
@@ -82,6 +84,8 @@ class Product(NamedTuple):
     """The first dimension of both arguments counts rows, and stays."""
     vectors: bool = False
     """Both arguments are vectors, and the result is one number."""
+    distances: bool = False
+    """It is computed from each row of the first and each row of the second, or each other one of the first."""
 
 
 class Einsum(NamedTuple):

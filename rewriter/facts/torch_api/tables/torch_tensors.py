@@ -186,7 +186,7 @@ ROWS: Table = {
     "torch.inner": ("product", {}),
     "torch.outer": ("product", {}),
     "torch.addmm": ("product", {}),
-    "torch.cdist": ("product", {}),
+    "torch.cdist": ("product", {"distances": True}),
     "torch.tensordot": ("product", {}),
     "torch.kron": ("product", {}),
     "torch.bmm": ("product", {"batched": True}),
