@@ -158,8 +158,8 @@ def _tracked_value(found: TrackedValue) -> Finding:
     return Finding(
         "once",
         found.node,
-        f"every process computes with `{found.text}`, so the tracker is left on every process, and {found.why}",
-        "take the value from the script's own settings, then make the tracker inert on the other processes",
+        f"every process computes with `{found.text}`, so the {found.noun} is left on every process, and {found.why}",
+        f"take the value from the script's own settings, then make the {found.noun} inert on the other processes",
         case="value",
     )
 

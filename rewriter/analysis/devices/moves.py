@@ -212,17 +212,20 @@ class Mover:
 
     def _can_move(self, call: cst.Call) -> bool:
         """
-        Whether the receiver of ``.cuda()`` is something that torch moves: it is known, or nothing is known of it and it
-        takes the place of itself, as in ``one = one.cuda(gpu)``.
+        Whether the receiver of ``.cuda()`` is something that torch moves, and not an object of a class of the script.
+
+        Where nothing is known of it and a number is given, it is moved only if that takes its place: ``x = x.cuda(1)``,
+        not ``toolkit.cuda(12)``.
         """
-        record = self.state.calls[call]
-        if record.receiver is None:
+        receiver = self.state.calls[call].receiver
+        if receiver is None or self.reach.called(call):
             return False
-        assign = record.unit.names.parents.get(call)
+        if any(isinstance(t, (Origin, Unknown)) for t in receiver.things):
+            return True
+        assign = self.state.calls[call].unit.names.parents.get(call)
         target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
         itself = isinstance(call.func, cst.Attribute) and target is not None and target.deep_equals(call.func.value)
-        known = any(isinstance(t, (Origin, Unknown)) for t in record.receiver.things)
-        return known or (itself and not record.receiver.things)
+        return not receiver.things and (itself or not any(arg.keyword is None for arg in call.args))
 
     def _device_argument(self, call: cst.Call) -> cst.Arg | None:
         for position, arg in enumerate(call.args):

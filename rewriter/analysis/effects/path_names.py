@@ -66,7 +66,16 @@ class PathNames:
         return self._sure[path]
 
     def _names(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
-        """Names that mean the same in all modules. ``seen``: the variables and attributes looked into so far."""
+        """
+        Names that mean the same in all modules; of an open file those of its path: two files may be called ``f``.
+
+        ``seen``: the variables and attributes looked into so far.
+        """
+        opened = [trace.node for trace in traces(self.state.values.get(path), Trail.FILE)]
+        if opened:
+            calls = (call for call in opened if isinstance(call, cst.Call) and call.args and call in self.state.calls)
+            given = ((self.state.calls[call].unit, call.args[0].value) for call in calls)
+            return {name for at, value in given if value not in seen for name in self._names(at, value, seen | {value})}
         return {*self._spelled(unit, path, seen), *(("made", call) for call in self._makers(path))}
 
     def _makers(self, path: cst.CSTNode) -> Iterator[cst.CSTNode]:

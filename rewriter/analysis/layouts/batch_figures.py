@@ -139,7 +139,7 @@ class BatchFigures:
     def _figure(self, total: Total, name: str) -> BatchFigure | None:
         for value in total.value:
             ratio = self._ratio(value)
-            if ratio is not None:
+            if ratio is not None and not (self._is_unclear(ratio) and self._is_sum(value)):
                 if self._is_mean(ratio):
                     return self._of_mean(total, name, ratio)
                 return BatchFigure(Kind.RATIO, self.loop, total.node, name, self._text(ratio))
@@ -253,7 +253,28 @@ class BatchFigures:
         while isinstance(root, (cst.Attribute, cst.Subscript)):
             root = root.value
         binding = self.unit.names.binding(root) if isinstance(root, cst.Name) else None
-        return any(self._reduces(read) for read in (binding.reads if binding is not None else ()))
+        reads = binding.reads if binding is not None else ()
+        return any(self._reduces(read) or self._is_added_one_by_one(read) for read in reads)
+
+    def _is_added_one_by_one(self, read: cst.Name) -> bool:
+        """``for score in scores: total += score``, ``total = total + scores[i]``."""
+        names, above = self.unit.names, self.unit.names.parents.get(read)
+        entries: list[cst.CSTNode] = [above] if isinstance(above, cst.Subscript) and above.value is read else []
+        if isinstance(above, cst.For) and isinstance(above.target, cst.Name):
+            binding = names.binding(above.target)
+            entries += binding.reads if binding is not None else ()
+        return any(self._is_added(entry) for entry in entries)
+
+    def _is_added(self, node: cst.CSTNode) -> bool:
+        """Whether a number is added to a variable."""
+        above = self.unit.names.parents.get(node)
+        if isinstance(above, cst.AugAssign):
+            return above.value is node and isinstance(above.operator, cst.AddAssign)
+        assign = self.unit.names.parents.get(above) if isinstance(above, cst.BinaryOperation) else None
+        if not isinstance(above, cst.BinaryOperation) or not isinstance(assign, cst.Assign):
+            return False
+        other = above.right if above.left is node else above.left
+        return isinstance(above.operator, cst.Add) and any(t.target.deep_equals(other) for t in assign.targets)
 
     def _is_added_up(self, total: Total) -> bool:
         """Whether the entries of a list are shown or given as their sum, with nothing that divides it: as many as there
@@ -300,6 +321,10 @@ class BatchFigures:
         """Whether a sum over the rows of a batch is divided by their number: ``(out == y).sum() / len(y)``."""
         given, count = (inner(self.layouts.value(side)) for side in (ratio.left, ratio.right))
         return isinstance(given, Partial) and given.op == "sum" and isinstance(count, ShardSize) and not count.chosen
+
+    def _is_unclear(self, ratio: cst.BinaryOperation) -> bool:
+        """Whether nothing is known of a half of a ratio: it may be one of each row."""
+        return any(isinstance(inner(self.layouts.value(side)), Unclear) for side in (ratio.left, ratio.right))
 
     # Ratios -----------------------------------------------------------------------------------------------------------
 

@@ -379,6 +379,8 @@ class _Loop:
             if without_gradient(self.unit, name) and not varies(self.layouts.value(name)):
                 continue  # of rows that all processes have, as they are
             reduction = self.losses.reduction(name)
+            if reduction == "mixed" and not self.step.split and not self.step.by_hand:
+                reduction = "mean"  # of the script's own batches: what it is of one of them is kept
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
                 reduction = SUM_OF_MEANS
             part = self.losses.loss_entry(name)

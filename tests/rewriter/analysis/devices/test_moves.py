@@ -717,3 +717,44 @@ def test_what_a_loop_of_a_models_own_method_draws_comes_on_the_device() -> None:
 def test_what_else_such_a_loop_moves_is_moved_as_before(step: str, kept: str) -> None:
     (file,) = migrate([decode(FITS_ITSELF.format(step=step).encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert kept in file.after.decode()
+
+
+AGAIN = """\
+import sys
+import torch
+from torch.utils.data import DataLoader
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def epoch(net, optimizer, rows):
+    for x, y in rows:
+        net = net.to(device)
+        loss = torch.nn.functional.cross_entropy(net(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def check(net, rows):
+    hits = 0
+    for x, y in rows:
+        x, y = x.to(device), y.to(device)
+        hits += (net(x).argmax(1) == y).sum().item()
+    print(hits)
+def main():
+    model = torch.nn.Linear(8, 2).to(device)
+    if len(sys.argv) > 1:
+        alone = DataLoader(others, batch_size=8)
+        check(model, alone)
+        return
+    loader, held = DataLoader(data, batch_size=8), DataLoader(others, batch_size=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        epoch(model, optimizer, loader)
+        check(model, held)
+main()
+"""
+
+
+def test_what_functions_move_again_after_prepare_is_there() -> None:
+    """Models and batches were moved in each turn: the function is called before as well, with another loader."""
+    (file,) = migrate([decode(AGAIN.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert "net = net.to(" not in text and "x.to(" not in text
+    assert "alone = accelerator.prepare(alone)\n" in text

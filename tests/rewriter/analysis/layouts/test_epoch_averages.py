@@ -44,6 +44,37 @@ def test_a_sum_that_is_divided_by_the_rows_is_averaged_as_one_number(
     assert findings == []
 
 
+def test_a_loss_that_adds_a_sum_to_a_mean_is_averaged_over_the_script_s_batches(trained: Trained) -> None:
+    """Each batch of a process is one of the script's: their average is the figure that one process had."""
+    loss = "loss = torch.nn.functional.mse_loss(model(x), y) + 0.1 * (model(x) - y).pow(2).sum()"
+    text, findings = trained(loss=loss, step="total += loss.item()", epoch="print(total / len(loader))")
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert findings == ["backward"]
+
+
+FIGURES = {
+    "numbers": ('{"near": loss.item(), "far": far.item()}', "value", True),
+    "tensors": ('{"near": loss, "far": far}', "value.item()", True),
+    "in a list": ("[loss.item(), far.item()]", "value", True),
+    "a sum beside a mean": ('{"near": loss.item(), "far": far.sum().item()}', "value", False),
+    "by a condition": ('{"near": loss.item(), **({"far": 0.0} if (y > 0).any() else {})}', "value", False),
+}
+
+
+@pytest.mark.parametrize(("made", "added", "whole"), FIGURES.values(), ids=FIGURES)
+def test_figures_that_are_written_out_and_added_in_a_loop(made: str, added: str, whole: bool, trained: Trained) -> None:
+    """All processes go through the same figures, so that each is reduced where it is added; what a condition adds
+    may be on one alone, and a sum wants another reduction than a mean."""
+    table = made.startswith("{")
+    each, place = ("name, value in figures.items()", "totals[name]") if table else ("value in figures", "total")
+    far = "(model(x) - y).abs()" if "far.sum()" in made else "(model(x) - y).abs().mean()"
+    step = f"far = {far}\nfigures = {made}\nfor {each}:\n    {place} += {added}"
+    shown = "print(totals)" if table else "print(total / len(loader))"
+    text, findings = trained(top='totals = {"near": 0.0, "far": 0.0}', step=step, epoch=shown)
+    assert ('reduction="mean").item()' in text) is whole
+    assert findings == ([] if whole else ["metrics_gather"])
+
+
 def test_an_average_over_several_steps_with_one_batch_is_averaged_over_the_processes_too(trained: Trained) -> None:
     several = (
         "of_batch = 0.0\nfor _ in range(5):\n    optimizer.zero_grad()\n"

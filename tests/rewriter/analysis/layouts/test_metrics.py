@@ -1131,3 +1131,71 @@ def test_of_a_figure_that_nobody_sees_nothing_is_said(shown: str, count: int) ->
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert b"gather_for_metrics(" in file.after
     assert [d.id for d in file.diagnoses].count("mean-of-batches") == count
+
+
+PARTS = """\
+from parts import made
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = made["small"](8)
+    def run(self, x):
+        return torch.cat([self.part(x[i : i + 1]) for i in range(len(x))], dim=0)
+whole = Whole()
+"""
+RATIO = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+total = seen = 0
+with torch.no_grad():
+    for x, y in held:
+        out = whole.run(x)
+        inside = (out * y).sum({dim})
+        ratio = (2 * inside + 1e-5) / ((out + y).sum({dim}) + 1e-5)
+        total += ratio{added}.item()
+        seen += len(y)
+print(total / seen)"""
+
+
+@pytest.mark.parametrize(
+    ("dim", "added", "told"),
+    [("dim=(2, 3)", ".sum()", []), ("", "", ["mean-of-batches"]), ("dim=(2, 3)", ".mean()", ["mean-of-batches"])],
+    ids=["of each row, added up", "of the batch", "their mean"],
+)
+def test_ratios_of_rows_that_are_added_up_are_no_average(
+    dim: str, added: str, told: list[str], trained: Trained
+) -> None:
+    """What a model of another package gives is not known; a sum is the last that is done to its rows."""
+    built = "optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)"
+    text, findings = trained(
+        top=PARTS, built=built, loss="loss = torch.nn.functional.mse_loss(whole.run(x), y)",
+        end=RATIO.format(dim=dim, added=added),
+    )  # fmt: skip
+    assert "gather_for_metrics" in text
+    assert [found for found in findings if found == "mean-of-batches"] == told
+
+
+SCORES = """\
+from sklearn.metrics import accuracy_score
+held = torch.utils.data.DataLoader(other, batch_size=8)
+scores, sum_of = [], 0.0
+with torch.no_grad():
+    for x, y in held:
+        scores.append(accuracy_score(y.cpu().numpy(), model(x).argmax(1).cpu().numpy()))
+{read}
+print(sum_of / len(scores))"""
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        ("for score in scores:\n    sum_of += score", True),
+        ("for i in range(len(scores)):\n    sum_of = sum_of + scores[i]", True),
+        ("for i in range(len(scores)):\n    sum_of = scores[i] + sum_of", True),
+        ("for score in scores:\n    print(score)", False),
+        ("best = scores[0] + 1", False),
+    ],
+)
+def test_scores_that_are_added_one_by_one_are_averaged(read: str, told: bool, trained: Trained) -> None:
+    """As `sum(scores)`: it was migrated without a word."""
+    _, findings = trained(end=SCORES.format(read=read))
+    assert ("mean-of-batches" in findings) is told
