@@ -27,6 +27,7 @@ from .handle_reads import HandleReads
 
 INERT = "Inert()"
 _TRACKS = "each process would track its own run"
+_SAME_FILE = "every process would write the same file"
 
 _WRITES = frozenset({"write", "writelines", "flush", "close"})
 _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id get_key get_name".split())
@@ -47,8 +48,8 @@ _ONCE = {
     "wandb.sweep": "starts one sweep per process",
     "loguru.logger.add": "every process writes to the log",
     "coloredlogs.install": "every process logs to the console",
-    "h5py.File": "every process would write the same file",
-    "pandas.ExcelWriter": "every process would write the same file",
+    "h5py.File": _SAME_FILE,
+    "pandas.ExcelWriter": _SAME_FILE,
     **dict.fromkeys(COMMANDS, "every process runs the command"),
 }
 
@@ -65,8 +66,11 @@ class Handles:
 
     # Trackers ---------------------------------------------------------------------------------------------------------
 
-    def trackers(self, reach: Reach, settled: Container[cst.CSTNode], together: Together) -> Iterator[Handle | Reason]:
-        """The trackers of a module, and what else is made by every process and cannot be settled here."""
+    def trackers(
+        self, reach: Reach, settled: Container[cst.CSTNode], together: Together, asked: Container[cst.CSTNode] = ()
+    ) -> Iterator[Handle | Reason]:
+        """The trackers of a module, and what else is made by every process and cannot be settled here. ``asked``: what
+        makes files where they are missing, the main process before the others."""
         for call in self.unit.names.calls:
             record = self.state.calls.get(call)
             if record is None or self.unit.names.function(call) not in reach.reachable:
@@ -81,10 +85,13 @@ class Handles:
             elif kinds and None not in kinds:
                 arguments = {kind.off for kind in kinds if kind is not None}
                 if arguments == {""} or len(arguments) > 1:
-                    yield from self._replaced(call, settled)
+                    film = all(kind.file for kind in kinds if kind is not None)
+                    yield from self._replaced(call, settled, film=film)
                 else:
                     yield from self._switched(call, names[0], arguments.pop(), settled)
             elif name := next((n for n in built_names(record) if n in _ONCE and self._counts(call, n)), ""):
+                if name == "h5py.File" and any(node in asked for node in around):
+                    continue
                 yield RunsCommand(call) if name in COMMANDS else RunsOnAll(call, _ONCE[name])
 
     def _switched(
@@ -104,17 +111,24 @@ class Handles:
             yield from self._module_told(name.partition(".")[0], settled)
 
     def _replaced(
-        self, call: cst.Call, settled: Container[cst.CSTNode], inside: Container[cst.CSTNode] = ()
+        self,
+        call: cst.Call,
+        settled: Container[cst.CSTNode],
+        inside: Container[cst.CSTNode] = (),
+        *,
+        film: bool = False,
     ) -> Iterator[Handle | Reason]:
-        """A tracker that gives way to an object that does nothing. ``inside``: its own methods."""
+        """A tracker that gives way to an object that does nothing, or what writes a ``film``. ``inside``: its own
+        methods."""
+        noun, why = ("writer", _SAME_FILE) if film else ("tracker", _TRACKS)
         if not self._can_give_way(call):
-            yield RunsOnAll(call, _TRACKS)
+            yield RunsOnAll(call, why)
         elif (told := HandleReads(self.state, call, settled, inside).by_all()) is not None:
             unit, node = told
             text = unit.names.one_line(node)
-            yield TrackedValue(node if unit is self.unit else call, text, _TRACKS)
+            yield TrackedValue(node if unit is self.unit else call, text, why, noun)
         else:
-            yield Handle(call, _TRACKS, INERT)
+            yield Handle(call, why, INERT, noun=noun)
 
     def _own(
         self, call: cst.Call, classes: list[Klass], settled: Container[cst.CSTNode], together: Together
@@ -184,8 +198,7 @@ class Handles:
         if not plain or reads or path is None or (path.keyword is not None and path.keyword.value != "file"):
             return SharedFile(call)
         null, imports = self._devnull()
-        why = "every process would write the same file"
-        return Handle(call, why, null, argument="file", value=path, imports=imports, tracker=False)
+        return Handle(call, _SAME_FILE, null, argument="file", value=path, imports=imports, tracker=False)
 
     def _only_writes(self, call: cst.Call) -> bool:
         """Whether a file is only written, in whatever mode it is open, by one name that no other module has."""

@@ -237,14 +237,22 @@ def _places(loop: cst.For) -> Iterator[tuple[str, Place]]:
     if not isinstance(batch, cst.Name):
         return
     for node in nodes_in(loop.body, cst.Assign):
-        target, names = node.targets[0].target, [n.value for n in _names(node.value)]
-        if isinstance(target, cst.Tuple) and batch.value in names:
+        target, value = node.targets[0].target, node.value
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            for element, part in zip(target.elements, value.elements, strict=False):
+                yield from _entry(batch.value, element.value, part.value)
+        elif isinstance(target, cst.Tuple) and batch.value in [n.value for n in _names(value)]:
             yield from _unpacked(target)
-        elif isinstance(target, cst.Name):
-            keys = (_key(n) for n in descendants(node.value) if _holder(n) == batch.value)
-            key = next((k for k in keys if k is not None), None)
-            if key is not None:
-                yield target.value, key
+        else:
+            yield from _entry(batch.value, target, value)
+
+
+def _entry(batch: str, target: cst.CSTNode, value: cst.BaseExpression) -> Iterator[tuple[str, Place]]:
+    """A name that is set to one entry of the batch: ``y = batch["y"].to(device)``."""
+    keys = (_key(n) for n in descendants(value) if _holder(n) == batch)
+    key = next((k for k in keys if k is not None), None)
+    if isinstance(target, cst.Name) and key is not None:
+        yield target.value, key
 
 
 def _unpacked(target: cst.CSTNode) -> Iterator[tuple[str, Place]]:

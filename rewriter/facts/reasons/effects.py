@@ -72,12 +72,14 @@ class SharedFile(NamedTuple):
 
 
 class TrackedValue(NamedTuple):
-    """A value of a tracker that every process computes with."""
+    """A value of a tracker, or of what writes a film, that every process computes with."""
 
     node: cst.CSTNode
     text: str
     why: str
-    """What the tracker does then, as a phrase."""
+    """What happens then, as a phrase."""
+    noun: str = "tracker"
+    """What it is called."""
 
 
 class RunName(NamedTuple):
@@ -149,6 +151,7 @@ class UnknownEffects(NamedTuple):
     node: cst.CSTNode
     calls: tuple[str, ...]
     package: str
+    """Empty where they are of an object whose class the script chooses by a name."""
 
 
 class ChosenDownload(NamedTuple):
