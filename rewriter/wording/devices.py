@@ -166,8 +166,8 @@ def _made_in_forward(found: MadeInForward) -> Finding:
     return Finding(
         "device_placement",
         found.node,
-        f"the script never moves {found.model}, and prepare(...) does: this tensor is made on the CPU, and on a GPU it "
-        "meets weights that are there",
+        f"the script never moves {found.model}, and prepare(...) does: this tensor is made on the CPU, which causes a "
+        "device mismatch with the weights on a GPU",
         "make it where the weights are: device=next(self.parameters()).device",
         Severity.REVIEW,
         case="in-forward",
