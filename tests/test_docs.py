@@ -145,6 +145,15 @@ def test_the_page_of_findings_is_the_one_that_the_package_has() -> None:
     assert (ROOT / "docs" / "findings.md").read_bytes() == PAGE.read_bytes(), "edit that of the package; make docs"
 
 
+def test_the_page_of_findings_lists_its_contents() -> None:
+    """It has about 90 ids: a reader without the command finds one by the list."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == _build().findings_page(), "make docs"
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    listed = re.findall(r"^- \[([^\]]+)\]\(#[a-z0-9_-]+\): ", text, re.MULTILINE)
+    assert listed == headings
+
+
 def test_every_finding_has_its_place_in_the_documentation() -> None:
     """A heading of its own, and no heading is left of a finding that nobody makes."""
     made, unclear = set[str](), set[str]()

@@ -282,6 +282,8 @@ class ModuleFacts(NamedTuple):
     arrivals: tuple[Arrival, ...] = ()
     opened: tuple[cst.If | cst.IfExp, ...] = ()
     """Questions for CUDA that held nothing but moves to the accelerator's device, which are made in any case."""
+    closed: tuple[cst.CSTNode, ...] = ()
+    """Statements that took to the CPU, where there is no CUDA, what is on the accelerator's device in any case."""
     device_reads: tuple[DeviceRead, ...] = ()
     still_called: tuple[tuple[cst.CSTNode, cst.Call], ...] = ()
     """Statements that get the device by a call that does more than choose it: the call is made still."""

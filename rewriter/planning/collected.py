@@ -65,6 +65,8 @@ from ..facts.roles import Role
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from ..wording import worded
+from .device_reads import vanishing
+from .former_wrappers import with_announcements
 from .found_anyway import found_anyway
 from .prepare import PreparePlan
 from .program import ProgramFacts
@@ -96,7 +98,8 @@ class Collected:
         self.lent_choices = [s for s in chosen if s not in self.visible and chooses(unit, s)]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
-        self.wrappers = [*mover.unwrapped(unit, process_calls.wrappers("threads")), *applied(mover, unit)]
+        threads = with_announcements(state, unit, mover.unwrapped(unit, process_calls.wrappers("threads")))
+        self.wrappers = [*threads, *applied(mover, unit)]
         self.unwrapped = mover.unwrapped(unit, process_calls.wrappers("processes")) if self.hand is not None else []
         gone = process_calls.wrappers("threads")
         gone |= process_calls.wrappers("processes") if self.hand is not None else frozenset()
@@ -136,7 +139,9 @@ class Collected:
         states = [s.call for s in self.state_dicts if unit.names.function(s.call) not in program.shared]
         joined = settled_here(self.gathers).union(states)
         self.output = output(state, unit, reach, training, Together(state, reach, training, joined))
-        self.effects, self.handles = self.output.effects, self.output.handles
+        unsaid = {n for w in self.wrappers for n in vanishing(w)}
+        self.effects = [effect for effect in self.output.effects if effect.node not in unsaid]
+        self.handles = self.output.handles
         self.gathers = metrics.outside_guards(self.gathers, self.effects)
         self.folders: list[Folder] = list(anyway.folders)
         answers = [answer for other, answer in program.received if other is unit]

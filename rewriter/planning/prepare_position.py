@@ -405,10 +405,9 @@ def _built(block: _Block, held: Held, limit: int) -> int:
 
 
 def _blocks(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    for node in (getattr(statement, "body", None), getattr(statement, "orelse", None)):
+    parts = [getattr(statement, name, None) for name in ("body", "orelse", "finalbody")]
+    for node in (*parts, *getattr(statement, "handlers", ())):
         if isinstance(node, cst.IndentedBlock):
             yield node
-        elif isinstance(node, cst.Else):
-            yield node.body
-        elif isinstance(node, cst.If):
+        elif isinstance(node, (cst.If, cst.Else, cst.Finally, cst.ExceptHandler)):
             yield from _blocks(node)

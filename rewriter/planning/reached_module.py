@@ -136,11 +136,8 @@ class ReachedModule:
             handed = {n for _, h in way.handings if h.replaces is not None for n in descendants(h.replaces)}
             if handed.issuperset(settings.flag.reads):
                 home = home._replace(gives="")
-        removed = {
-            n
-            for d in ([home.node, *home.removed] if home and home.side is Side.INSTEAD else [])
-            for n in descendants(d)
-        }
+        instead = [home.node, *home.removed] if home and home.side is Side.INSTEAD else []
+        removed = {n for d in instead for n in descendants(d)}
         if home is not None and home.side is Side.BEFORE:
             removed.update(n for d in home.removed for n in descendants(d))
         if found.hand is not None and way.home is not None and not way.joins and unit is way.home[0]:
@@ -166,7 +163,10 @@ class ReachedModule:
         placements = tuple(p for p in found.placements if self._moves(p))
         pins = found.pins if new and found.hand is None else ()
         told.extend(PinnedForOthers(pin.node) for pin in pins if pin not in placements)
-        guards = list(CudaGuards(program.state, program.reach, unit, placements).opened()) if new else []
+        flagged = settings.flag is not None and way.home is not None and "cpu" in dict(way.home[1].arguments)
+        cpu = settings.flag.said(unit) if settings.flag is not None and flagged else None
+        questions = CudaGuards(program.state, program.reach, unit, placements if new else (), cpu)
+        guards = list(questions.opened())
         told.extend(guard for guard in guards if not isinstance(guard, (cst.If, cst.IfExp)))
         window, unsynced = settings.window, settings.unsynced
         plain = transparent or not found.unwrapped
@@ -195,6 +195,7 @@ class ReachedModule:
             placements=placements,
             arrivals=tuple(a for a in found.arrivals if here(a.loop)),
             opened=tuple(guard for guard in guards if isinstance(guard, (cst.If, cst.IfExp))),
+            closed=tuple(questions.closed()),
             device_reads=tuple(reads),
             still_called=tuple((unit.names.statement(call), call) for call in still),
             connects=way.joins,

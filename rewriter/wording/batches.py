@@ -82,6 +82,7 @@ def _shown_rows(found: ShownRows) -> Finding:
         found.node,
         f"each process has only its own rows of `{found.name}`: the file shows those of the main process",
         f"no action needed if a sample is enough; otherwise gather {whole}",
+        Severity.NOTE if found.sample else Severity.REVIEW,
         case="shown",
     )
 

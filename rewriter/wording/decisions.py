@@ -12,6 +12,7 @@ from ..facts.reasons.decisions import (
     Decided,
     Differs,
     Doubt,
+    LeftOut,
     LocalDecision,
     ShortBatch,
     SwallowedError,
@@ -27,10 +28,26 @@ def _swallowed_error(found: SwallowedError) -> Finding:
         found.node,
         f"`{found.handler}` goes on after an error, which one process may meet alone: from there on it is not at the "
         "step of the others, and the processes would hang",
-        "raise the error again, so that the launcher ends all processes; or catch it before the backward pass, and "
-        "let all processes leave out the step if one of them has an error: accelerator.reduce(...)",
+        "catch only the end of the data, to which all processes come together: except StopIteration"
+        if found.at_end
+        else "raise the error again, so that the launcher ends all processes; or catch it before the backward pass, "
+        "and let all processes leave out the step if one of them has an error: accelerator.reduce(...)",
         Severity.REVIEW,
         case="error",
+    )
+
+
+@worded.register(LeftOut)
+def _left_out(found: LeftOut) -> Finding:
+    return Finding(
+        "local-decision",
+        found.node,
+        f"{found.test} is about the batch of one process: where it is true on one of them, all leave this step out, "
+        "and with it the batches of the others",
+        "no action needed if such batches are rare; otherwise leave them out in the data set, or give their loss the "
+        "weight 0 and take the step",
+        Severity.REVIEW,
+        case="left-out",
     )
 
 

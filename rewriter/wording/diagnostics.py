@@ -99,9 +99,11 @@ def _compared_with_batch(found: ComparedWithBatch) -> Finding:
         found.node,
         f"this loss is computed from `{found.text}`, which compares each row with a figure of its whole batch, "
         "such as a mean: on N processes that is a figure of the rows of one process",
-        "no action needed where each process takes a batch of the script's size, as it does without "
-        "--keep-global-batch; otherwise increase the batch size, or compute the figure from all rows: "
-        "accelerator.reduce(...) gives their mean where no gradient flows through it",
+        "increase the batch size, or compute the figure from all rows: accelerator.reduce(...) gives their mean where "
+        "no gradient flows through it"
+        if found.split
+        else "no action needed: each process takes a batch of the script's size, unless --keep-global-batch is given",
+        Severity.REVIEW if found.split else Severity.NOTE,
         case="figure",
     )
 
@@ -262,6 +264,13 @@ def _same_rows(found: SameRows) -> Finding:
     remedy = (
         "use workers, whose generators differ between processes (num_workers=1), or a generator of the process's own"
     )
+    severity = Severity.REVIEW
+    if found.workers and not found.seed:
+        remedy = (
+            "no action needed with workers, which the script has unless an option says otherwise: their generators "
+            "differ between processes"
+        )
+        severity = Severity.NOTE
     if found.seed:
         why = (
             f"and `worker_init_fn` seeds that (`{found.seed}`) by nothing that differs between processes: the workers "
@@ -269,7 +278,7 @@ def _same_rows(found: SameRows) -> Finding:
         )
         remedy = "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)"
     message = f"`{found.dataset}` chooses {what} by Python's or NumPy's generator, {why}"
-    return Finding("same-noise", found.node, message, remedy, case="rows")
+    return Finding("same-noise", found.node, message, remedy, severity, case="rows")
 
 
 @worded.register(OwnBatchNorm)

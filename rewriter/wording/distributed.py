@@ -132,6 +132,10 @@ def _listed_variable(found: ListedVariable) -> Finding:
     return Finding("already-distributed", found.node, message, remedy, Severity.BLOCKED, case="listed")
 
 
+_SHARDS = (
+    "migrate the single-device version of the script: `torchlift launch --use-fsdp` shards its weights; or leave this "
+    "script as it is"
+)
 _INSTEAD = {
     "init_process_group": "remove it: Accelerator() opens the group, under torchrun as well",
     "destroy_process_group": "remove it: the accelerator closes what it opened",
@@ -150,10 +154,8 @@ _INSTEAD = {
     "is_initialized": "accelerator.use_distributed",
     "init_device_mesh": "a mesh of several dimensions is not supported yet: leave this script as it is",
     "parallelize_module": "the runtime distributes data, not the layers of a model: leave this script as it is",
-    "FullyShardedDataParallel": "the runtime keeps the whole model on each device: leave this script as it is if the "
-    "model needs sharding",
-    "fully_shard": "the runtime keeps the whole model on each device: leave this script as it is if the model needs "
-    "sharding",
+    "FullyShardedDataParallel": _SHARDS,
+    "fully_shard": _SHARDS,
     "convert_sync_batchnorm": "keep it before prepare(model): it only matters on GPUs",
 }
 _INSTEAD_OF_VARIABLES = {

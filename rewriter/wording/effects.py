@@ -275,11 +275,11 @@ def _file_for_rows(found: FileForRows) -> Finding:
 
 @worded.register(UnknownEffects)
 def _unknown_effects(found: UnknownEffects) -> Finding:
+    of = f"{found.package}, a package" if found.package else "an object of a class that is chosen by name, and"
     return Finding(
         "once",
         found.node,
-        f"every process calls {', '.join(f'`{call}`' for call in found.calls)} of {found.package}, a package whose "
-        "effects are not known",
+        f"every process calls {', '.join(f'`{call}`' for call in found.calls)} of {of} whose effects are not known",
         "if it changes something outside the process (a table, a message, a file), call it on the main process: if "
         "accelerator.is_main_process; otherwise no action needed",
         Severity.REVIEW,

@@ -188,6 +188,17 @@ def _joint_ratio(found: JointRatio) -> Finding:
 
 @worded.register(JointFigure)
 def _joint_figure(found: JointFigure) -> Finding:
+    if found.weighed:
+        return Finding(
+            "mean-of-batches",
+            found.node,
+            f"`{found.name}` weighs `{found.value}` with the number of rows of each batch, and {_JOINED}: if that is "
+            f"no mean over the rows, the result is another figure then ({found.reason})",
+            "no action needed if it is a mean over the rows, as an accuracy is; otherwise collect the rows, and "
+            "compute the figure once, after the loop",
+            Severity.NOTE,
+            case="no-sum",
+        )
     return Finding(
         "mean-of-batches",
         found.node,
@@ -371,11 +382,13 @@ def _sum_of(value: str, read: str) -> str:
 
 @worded.register(CountsFilled)
 def _counts_filled(found: CountsFilled) -> Finding:
+    names = ", ".join(f"`{figure}`" for figure in found.figures)
+    sums = "this sum over the processes counts" if len(found.figures) == 1 else "these sums over the processes count"
     return Finding(
         "filled-batch",
         found.node,
-        f"at the end of the data a shard is padded with repeated rows, and this sum over the processes counts them: "
-        f"`{found.quotient}` may be slightly larger than over the rows of the data",
+        f"at the end of the data a shard is padded with repeated rows, and {sums} them: {names} may be slightly larger "
+        "than over the rows of the data",
         _EXACT,
         Severity.NOTE,
         case="totals",

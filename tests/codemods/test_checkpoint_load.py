@@ -878,7 +878,7 @@ def test_a_class_of_the_script_may_keep_what_it_loads(migrated: Callable[[str], 
     ("path", "because"),
     [
         ("'last.pt'", "this run wrote the file, and all processes read it"),
-        ("sys.argv[1]", "this run may have written the file"),
+        ("sys.argv[1]", "this run may have written the file, and all processes read it"),
     ],
     ids=["the path of the save", "a path from outside"],
 )

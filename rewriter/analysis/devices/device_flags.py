@@ -14,6 +14,7 @@ from ...facts.reasons.devices import CpuChoice, CpuChoices, PartOnCpu
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.constant_values import constants_of
 from ..dataflow.object_fields import fields_of
 from ..dataflow.values import External, Instance, State, Unit, origins
 from ..syntax.scopes import Binding
@@ -89,13 +90,16 @@ def unread(state: State, flag: Flag) -> Reason | None:
     """
     What is said of a condition that the place where the accelerator is created cannot read.
 
-    One that asks the script's device follows from that device, which becomes the accelerator's.
+    One that asks the script's device follows from that device, which becomes the accelerator's; one that a constant
+    decides for the GPU never chooses the CPU.
     """
     if not flag.kept and any(origins(state.values.get(node), Role.DEVICE) for node in descendants(flag.test)):
         return None
     code = flag.unit.names.module.code_for_node(flag.test)
     if flag.text == "True":
         return PartOnCpu(flag.test, code)
+    if flag.text == f"not {code}" and constants_of(state).holds(flag.unit, flag.test):
+        return None  # it is written out that the CPU is not used
     return CpuChoice(flag.test, code)
 
 

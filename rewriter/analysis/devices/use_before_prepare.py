@@ -153,7 +153,8 @@ class Early:
         home = unit.names.function(move)
         around = set(unit.names.enclosing(move, cst.For, cst.While))
         for record in self._hosted:
-            if not any(whole(self.state, o) is model for o in origins(record.receiver, Role.MODEL)):
+            held = origins(record.receiver, Role.MODEL) if record.node is not move else ()
+            if not any(whole(self.state, o) is model for o in held):
                 continue
             first = record.unit is unit and unit.names.order(move) < unit.names.order(record.node)
             again = around.intersection(record.unit.names.enclosing(record.node, cst.For, cst.While))

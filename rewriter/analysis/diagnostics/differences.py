@@ -110,6 +110,8 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             if record is None or not randomness.draws_alike(outside_name(record)):
                 continue
+            if constants_of(state).never(unit, record.node):
+                continue
             chosen = chosen_from(unit, record.node)
             if chosen is None:
                 continue
@@ -119,7 +121,9 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
                 (seed for loader in loaders if (seed := _seeds_workers(state, reach, loader)) is not None), None
             )
             if seeding is not None or not loaders or not all(has_workers(loader, state) for loader in loaders):
-                yield SameRows(node, klass.node.name.value, container, _spelled(seeding) if seeding is not None else "")
+                spelled = _spelled(seeding) if seeding is not None else ""
+                usual = bool(loaders) and all(has_workers(loader, state, usual=True) for loader in loaders)
+                yield SameRows(node, klass.node.name.value, container, spelled, workers=usual)
             break
 
 

@@ -21,16 +21,16 @@ from ...facts.reasons.diagnostics import (
     UnsteppedScaler,
 )
 from ...facts.reasons.losses import WeightedMean
-from ...facts.roles import SHARES, Origin, Role
+from ...facts.roles import Origin, Role
 from ...facts.torch_api.surroundings import writing_methods
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
 from ..layouts.engine.layout import Partial, Unclear, held
+from ..layouts.loop_layouts import layouts_of
 from ..layouts.loss_reductions import backward_layout
-from ..syntax.definitions import bindings_value, nodes_behind
-from ..syntax.nodes import is_none
+from ..syntax.definitions import nodes_behind
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .batch_norms import batch_norms
@@ -39,12 +39,12 @@ from .process_memory import memories
 from .replaced_code import replaced_code
 
 
-def remarks(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
+def remarks(state: State, unit: Unit, reach: Reach, training: Training, *, split: bool = False) -> Iterator[Reason]:
     """All remarks on one module."""
     yield from batch_norms(state, unit, reach, training)
     yield from _masked_means(state, unit, training)
     pairs = [*_pairs(state, unit, reach, training)]
-    yield from pairs or _statistics(state, unit, training)
+    yield from pairs or _statistics(state, unit, training, split=split)
     yield from memories(state, unit, reach, training)
     yield from of_apex(state, unit)
     yield from _unstepped(state, unit, reach)
@@ -96,91 +96,27 @@ def _called(state: State, record: CallRecord) -> Iterator[Function]:
 
 
 def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
-    """Products or differences of all rows of a batch with all rows: contrastive losses, minibatch discrimination."""
-    loops = training.train_loops
-    for node in unit.names.every(cst.BinaryOperation, cst.Call):
+    """Products, differences, comparisons of all rows of a batch with all rows: contrastive losses, minibatch
+    discrimination."""
+    loops, layouts = training.train_loops, layouts_of(state)
+    for node in unit.names.every(cst.BinaryOperation, cst.Comparison, cst.Call):
         if not any(reach.is_run_in(loop, node) for loop in loops):
             continue
-        sides = _product(node)
-        joined = sides is not None and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)
-        joined = joined or (sides is not None and _is_normalised(unit, sides[0]))
-        if joined or _is_difference_of_rows(state, unit, node):
+        given = (part for loop in layouts.around(unit, node) if loop.ran(node) for part in held(loop.value(node)))
+        if any(isinstance(one, Unclear) and one.paired and one.node is node for one in given):
             yield ComparedRows(node)
             return
 
 
-def _statistics(state: State, unit: Unit, training: Training) -> Iterator[Reason]:
-    """Rows beside a mean of their batch: the loss of a relativistic discriminator."""
+def _statistics(state: State, unit: Unit, training: Training, *, split: bool) -> Iterator[Reason]:
+    """Rows beside a mean of their batch: the loss of a relativistic discriminator. ``split``: the processes share the
+    script's batches."""
     for record in training.backwards:
         for where, node in _followed(state, unit, record) if record.unit is unit else ():
             if compares_with_batch(state, record, where, node):
                 text = where.names.one_line(node)
-                yield ComparedWithBatch(node if where is unit else record.node, text)
+                yield ComparedWithBatch(node if where is unit else record.node, text, split)
                 return
-
-
-def _is_difference_of_rows(state: State, unit: Unit, node: cst.CSTNode) -> bool:
-    """``x.unsqueeze(1) - x.unsqueeze(0)``, ``x[:, None] - x[None]``, ``torch.cdist(x, x)``."""
-    if isinstance(node, cst.Call):
-        names = [arg.value for arg in node.args[:2] if isinstance(arg.value, cst.Name)]
-        same = len(names) == 2 and names[0].value == names[1].value and method_name(node) == "cdist"
-        return same and bool(origins(state.values.get(names[0]), *SHARES))
-    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
-        return False
-    if not all(origins(state.values.get(side), *SHARES) for side in (node.left, node.right)):
-        return False  # positions, anchors
-    left, right = _spread(unit, node.left), _spread(unit, node.right)
-    return left is not None and right is not None and left[0] == right[0] and left[1] is not right[1]
-
-
-def _spread(unit: Unit, node: cst.BaseExpression) -> tuple[str, bool] | None:
-    """The variable that an expression gives another dimension, and whether that dimension comes before its rows."""
-    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-    values = bindings_value(unit.names, binding) if binding is not None else []
-    part: cst.BaseExpression = values[0] if len(values) == 1 else node
-    found, front = False, False
-    while isinstance(part, (cst.Call, cst.Subscript)):
-        if isinstance(part, cst.Subscript):
-            empty = [i for i, e in enumerate(part.slice) if isinstance(e.slice, cst.Index) and is_none(e.slice.value)]
-            found, front = found or bool(empty), front or 0 in empty
-            part = part.value
-            continue
-        if not isinstance(part.func, cst.Attribute):
-            return None
-        if part.func.attr.value == "unsqueeze" and part.args:
-            place = part.args[0].value
-            found, front = True, front or (isinstance(place, cst.Integer) and place.evaluated_value == 0)
-        part = part.func.value
-    return (part.value, front) if found and isinstance(part, cst.Name) else None
-
-
-def _product(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """The factors of a matrix product whose second one is transposed."""
-    sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
-        sides = node.left, node.right
-    elif isinstance(node, cst.Call) and method_name(node) in ("mm", "matmul"):
-        values = [arg.value for arg in node.args if arg.keyword is None]
-        if isinstance(node.func, cst.Attribute) and len(values) == 1:
-            values.insert(0, node.func.value)
-        sides = (values[0], values[1]) if len(values) == 2 else None
-    return sides if sides is not None and _is_transposed(sides[1]) else None
-
-
-def _is_normalised(unit: Unit, node: cst.BaseExpression) -> bool:
-    """``z = F.normalize(z)``: rows whose products are their similarities, whoever has made them."""
-    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-    values = bindings_value(unit.names, binding) if binding is not None else []
-    return any(isinstance(value, cst.Call) and method_name(value) == "normalize" for value in values)
-
-
-def _is_transposed(node: cst.BaseExpression) -> bool:
-    if isinstance(node, cst.Attribute):
-        return node.attr.value == "T"
-    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
-        return False
-    sizes = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.Integer)]
-    return node.func.attr.value == "t" or (node.func.attr.value in ("transpose", "permute") and set(sizes) == {0, 1})
 
 
 def of_apex(state: State, unit: Unit) -> Iterator[Reason]:

@@ -14,6 +14,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.constant_values import constants_of
+from ..dataflow.drawn_batches import only_draws
 from ..dataflow.raised import met_alone
 from ..dataflow.values import State, Unit
 from ..effects.file_caches import if_missing
@@ -76,8 +77,13 @@ class Guards:
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
             return below is above.body and any(last_name(call.func) in turns() for call in calls)
         if isinstance(above, (cst.ExceptHandler, cst.ExceptStarHandler)):
-            return met_alone(self.state, above.type)  # all come to the end of an iterator together
+            return met_alone(self.state, above.type) and not self._ends_data(unit, above)
         return isinstance(above, HANDLERS)
+
+    def _ends_data(self, unit: Unit, handler: cst.CSTNode) -> bool:
+        """Whether a handler is there for the end of an iterator, to which all processes come together."""
+        attempt = unit.names.parents.get(handler)
+        return isinstance(attempt, cst.Try) and only_draws(self.state, attempt.body)
 
     def _is_own_part(self, unit: Unit, iterated: cst.BaseExpression) -> bool:
         """Whether a loop goes over a part that each process has of its own: the parts may differ in length."""

@@ -29,7 +29,7 @@ from ..dataflow.values import Instance, Klass, State, Unit, Unknown, origins
 from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
-from ..syntax.walk import descendants, nodes_in
+from ..syntax.walk import contains, descendants, nodes_in
 from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
 from .brought import brings
@@ -108,7 +108,8 @@ class _Search:
         for call in calls:
             if not self._is_settled(call, self.brought):
                 self._print(call)
-        for answer in self.handles.trackers(self.reach, self.settled, self.together):
+        apart = [q for q in self.made if isinstance(q, cst.If) and not contains(q.test, cst.BooleanOperation)]
+        for answer in self.handles.trackers(self.reach, self.settled, self.together, apart):
             self._add(answer)
         return self.found
 
@@ -161,6 +162,7 @@ class _Search:
             return False
         makes = not self._on_console(call, name) and (self._writes(call, name) or self._opens(call))
         makes = makes or (name == "lmdb.open" and keyword(call, "readonly") is None)
+        makes = makes or (name == "h5py.File" and opens_to_write(call, 1))
         return makes or (name == "torch.save" and not self.makings.holds_state(call))
 
     def _ask_first(self, makes: list[cst.Call]) -> None:

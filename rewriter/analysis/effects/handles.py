@@ -66,8 +66,11 @@ class Handles:
 
     # Trackers ---------------------------------------------------------------------------------------------------------
 
-    def trackers(self, reach: Reach, settled: Container[cst.CSTNode], together: Together) -> Iterator[Handle | Reason]:
-        """The trackers of a module, and what else is made by every process and cannot be settled here."""
+    def trackers(
+        self, reach: Reach, settled: Container[cst.CSTNode], together: Together, asked: Container[cst.CSTNode] = ()
+    ) -> Iterator[Handle | Reason]:
+        """The trackers of a module, and what else is made by every process and cannot be settled here. ``asked``: what
+        makes files where they are missing, the main process before the others."""
         for call in self.unit.names.calls:
             record = self.state.calls.get(call)
             if record is None or self.unit.names.function(call) not in reach.reachable:
@@ -87,6 +90,8 @@ class Handles:
                 else:
                     yield from self._switched(call, names[0], arguments.pop(), settled)
             elif name := next((n for n in built_names(record) if n in _ONCE and self._counts(call, n)), ""):
+                if name == "h5py.File" and any(node in asked for node in around):
+                    continue
                 yield RunsCommand(call) if name in COMMANDS else RunsOnAll(call, _ONCE[name])
 
     def _switched(

@@ -29,7 +29,7 @@ from .path_roots import Root
 
 _WROTE = "this run wrote the file, and all processes read it"
 _TAKEN = "every process has read the file that is taken away here, or written anew"
-_MAY_HAVE_WRITTEN = "this run may have written the file"
+_MAY_HAVE_WRITTEN = "this run may have written the file, and all processes read it"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
 can wait."""
@@ -99,7 +99,7 @@ class ReadBack:
         met = _needed(unit, [each for each in met if not self._fails_alone(unit, each)])
         why: dict[cst.CSTNode, str] = {}
         for each in met:
-            may = _MAY_HAVE_WRITTEN if each in self._perhaps else _WROTE
+            may = _WROTE if each not in self._perhaps and _is_sure(unit, each) else _MAY_HAVE_WRITTEN
             why.setdefault(each.node, _TAKEN if each in left else may)
         return [Wait(node, why[node]) for node in why if self._is_open(unit, node)]
 
@@ -310,6 +310,13 @@ def _surely(unit: Unit, node: cst.CSTNode, sure: Container[cst.CSTNode]) -> bool
 
 
 _BY_CONDITION = (cst.If, cst.Else, cst.IfExp, cst.ExceptHandler, cst.Match)
+
+
+def _is_sure(unit: Unit, met: _Meeting) -> bool:
+    """Whether what is read was written in the same function before, by no condition but those of the reading."""
+    around = {met.node, *unit.names.ancestors(met.node)}
+    here = [node for node in met.earlier if unit.names.parents.get(node) is not None]
+    return any(_surely(unit, node, around) and not isinstance(node, _BY_CONDITION) for node in here)
 
 
 def _of_load(unit: Unit, node: cst.CSTNode, writers: Iterable[cst.CSTNode]) -> _Meeting:

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.module import Count
+from ...facts.module_paths import ENTRY
 from ...facts.reasons import Reason
 from ...facts.reasons.effects import ChosenDownload, UnknownEffects
 from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions, surroundings
+from ...facts.torch_api.loading import row
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import COLLECTING, collects
@@ -48,14 +50,14 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
             calls.setdefault(package, []).append(call)
     for package, found in calls.items():
         texts = tuple(dict.fromkeys(f"{unit.names.one_line(call.func)}(...)" for call in found))
-        yield UnknownEffects(found[0], texts, package)
+        yield UnknownEffects(found[0], texts, package.replace(ENTRY, ""))
 
 
 def before_training(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Count]:
     """Such calls before the training begins: most set something up in the process. The summary names them."""
     begun = _TrainingBegun(reach, training)
     for package, call in _effects_of_unknown_packages(state, unit, reach):
-        if not begun(unit, call):
+        if not begun(unit, call) and package != ENTRY:
             name = unit.names.one_line(call.func)
             yield Count(call, "unseen", name if name.startswith(package) else f"{name} of {package}")
 
@@ -99,6 +101,8 @@ def _unknown_package(state: State, unit: Unit, reach: Reach, call: cst.Call) -> 
         return ""
     packages = set(_packages(state, unit, reach, call.func, set()))
     unknown = len(packages) == 1 and not any(map(questions.is_described, packages))
+    if packages == {ENTRY} and row(f"torch.nn.Module.{method_name(call)}") is not None:
+        return ""  # what a model does in its own process
     return packages.pop() if unknown else ""
 
 

@@ -26,6 +26,7 @@ from .batch_shapes import row_counts
 from .conditions import TESTED, Tested, own_conditions
 from .decisions import LONGEST, Decision, Joint, deciding, has_one_size, joint_of, spelled, undecided
 from .divergence import Equality
+from .left_out_steps import left_out_together
 from .loop_layouts import layouts_of
 from .losses import Reducer
 from .own_answers import own_answers
@@ -51,7 +52,11 @@ def decisions(
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
         turns = isinstance(node, (cst.For, cst.CompFor))
-        if not gathers or (turns and any(gather.adds_up for gather in gathers)):  # that many turns are N times as many
+        counts = any(gather.adds_up for gather in gathers or ())
+        if not split and (counts or not gathers) and (left := list(left_out_together(joint, unit, training, found))):
+            yield from left  # also where a count is 0: of no rows the mean of a process would be NaN
+            continue
+        if not gathers or (turns and counts):  # that many turns are N times as many
             yield _undecided(joint, unit, found, reducer)
         else:
             yield from gathers

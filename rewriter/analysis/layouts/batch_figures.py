@@ -27,7 +27,19 @@ from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
 from ..training.schedules import follows_batches
 from .constant_quotients import by_constants
-from .engine.layout import NORMALISED, Layout, Partial, ShardRow, ShardSize, Unclear, held, inner, is_container, varies
+from .engine.layout import (
+    NORMALISED,
+    Each,
+    Layout,
+    Partial,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    held,
+    inner,
+    is_container,
+    varies,
+)
 from .engine.pointwise import has_rows
 from .epoch_totals import Total, collecting
 from .last_batches import always_drops_last
@@ -77,7 +89,7 @@ class BatchFigure(NamedTuple):
     filled: bool = False
     """It is a mean over the processes, of which the rows that fill up the last shard are a part."""
     weighed: bool = False
-    """The script multiplies each mean by the number of its rows."""
+    """The script weighs it with the number of rows of the batch, as a mean over them is weighed."""
     whole: bool = False
     """The loader leaves out a last batch that is not full."""
 
@@ -137,6 +149,7 @@ class BatchFigures:
                 filled = not self.averaged.isdisjoint(descendants(value))
                 mean = isinstance(one, Partial) and (one.uneven or filled or (one.op == "mean" and not weighed))
                 unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
+                unclear = unclear and not self._is_of_a_row(value)
                 if mean or (unclear and filled):
                     exact = filled and isinstance(one, Partial) and not one.uneven and (weighed or one.op == "sum")
                     plain = BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value))
@@ -147,7 +160,8 @@ class BatchFigures:
                     return found._replace(filled=filled, weighed=exact, whole=whole)
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
                 if isinstance(one, Unclear) and unclear and not handed and not self._is_sum(value):
-                    return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
+                    found = BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
+                    return found._replace(weighed=weighed or self._multiplies(value))
         return None
 
     def _of_mean(self, total: Total, name: str, value: cst.BaseExpression, weighed: bool = False) -> BatchFigure:
@@ -209,6 +223,21 @@ class BatchFigures:
         )
         same = any(isinstance(kind, (Convert, Detach, ToHost, TextOf)) for kind in kinds)
         return same and operand is not None and self._is_sum(operand, depth)
+
+    def _multiplies(self, value: cst.BaseExpression) -> bool:
+        """``score(out, y) * len(y)``."""
+        product = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
+        sides = (value.left, value.right) if isinstance(value, cst.BinaryOperation) and product else ()
+        return any(isinstance(inner(self.layouts.value(side)), ShardSize) for side in sides)
+
+    def _is_of_a_row(self, value: cst.BaseExpression) -> bool:
+        """Whether a loop reads this off a list that has an entry for each row: it is of one row, whatever it is."""
+        seen = self.unit.names.binding(value) if isinstance(value, cst.Name) else None
+        loops = [self.unit.names.parents.get(d) for d in seen.definitions] if seen is not None else []
+        lists = [
+            self.layouts.value(a.iter) for a in loops if isinstance(a, (cst.For, cst.CompFor)) and a in self.inside
+        ]
+        return bool(loops) and len(lists) == len(loops) and all(isinstance(o, Each) and o.rows for o in lists)
 
     # A number, or rows ------------------------------------------------------------------------------------------------
 
@@ -342,7 +371,7 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
         elif figure.kind is Kind.RATIO:
             yield JointRatio(figure.node, figure.name, figure.value)
         else:
-            yield JointFigure(figure.node, figure.name, figure.value, figure.reason)
+            yield JointFigure(figure.node, figure.name, figure.value, figure.reason, figure.weighed)
     for collected in means.values():
         plain, weighed = ([f for f in collected if f.weighed is kind] for kind in (False, True))
         if plain:

@@ -20,6 +20,7 @@ from ...facts.reasons.decisions import Agreeing, Agreement, Differs
 from ...facts.roles import TENSORS
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.constant_values import constants_of
 from ..dataflow.held_code import held_code
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, Function, Instance, Klass, Mapping, Sequence, State, Unit, origins
@@ -127,7 +128,7 @@ def _in_step(state: State, reach: Reach, training: Training, unit: Unit, loop: c
             continue
         words = [arg.keyword.value for arg in record.node.args if arg.keyword is not None]
         off = not noisy and ("training" in words or _in_training_alone(record.unit, record.node))
-        if "generator" not in words and not off and not _is_off(reach, record.unit, node):
+        if "generator" not in words and not off and not constants_of(state).never(record.unit, node):
             return _spelled(record.unit, record.node)
     layer = noisy_layer(reach, training, unit, body) if noisy else None
     return f"{_spelled(*layer)} in training mode" if layer is not None else ""
@@ -142,23 +143,6 @@ def _in_training_alone(unit: Unit, call: cst.Call) -> bool:
     here = unit.names.order(call)
     early = (n for n in nodes_in(function, cst.If) if unit.names.order(n) < here)
     return any(asks_training(choice.test) and contains(choice.body, cst.Return) for choice in early)
-
-
-def _is_off(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a node is under a parameter that is `False` in every call: ``generate(x, sample=False)``."""
-    below = node
-    for around in unit.names.ancestors(node):
-        if isinstance(around, (cst.If, cst.IfExp)) and below is around.body and isinstance(around.test, cst.Name):
-            binding = unit.names.binding(around.test)
-            params = [d for d in binding.definitions if isinstance(d, cst.Param)] if binding is not None else []
-            if binding is not None and params and len(params) == len(binding.definitions):
-                values = [value for _, value in reach.given(binding)]
-                left_out = len(values) < len(reach.sites(binding.scope.node))
-                values += [p.default for p in params if p.default is not None] if left_out else []
-                if values and all(isinstance(value, cst.Name) and value.value == "False" for value in values):
-                    return True
-        below = around
-    return False
 
 
 def _in_data(state: State, reach: Reach, loop: cst.CSTNode) -> str:

@@ -10,7 +10,8 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.reasons import Reason
 from ...facts.reasons.batches import ShownRows
 from ...facts.roles import SHARES, TENSORS, Role
-from ..dataflow.callees import method_name
+from ...facts.torch_api import surroundings
+from ..dataflow.callees import made_names, method_name, outside_names
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.scopes import Binding
@@ -29,12 +30,21 @@ def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Ef
         shown = [n for n in names if _is_shard(state, n) and _holds_rows(unit, equality, n)]
         if shown and not any(_is_number(unit, name) for name in shown):
             name = shown[0].value
-            yield ShownRows(effect.node, name, filled=False)
+            yield ShownRows(effect.node, name, filled=False, sample=_is_sample(state, unit, equality, effect.node))
             return
         filled = next((found for n in names if (found := _filled_with_rows(state, unit, equality, n))), None)
         if filled is not None:
             yield ShownRows(effect.node, filled, filled=True)
             return
+
+
+def _is_sample(state: State, unit: Unit, equality: Equality, node: cst.CSTNode) -> bool:
+    """Whether a step of the training writes a picture of its batch: for somebody to look at how it goes on."""
+    loops = equality.reach.batch_loops(node, unit)
+    trained = bool(loops) and all(loop in equality.training.train_loops for loop in loops)
+    calls = (state.calls[call] for call in nodes_in(node, cst.Call) if call in state.calls)
+    names = [name for record in calls for name in (*outside_names(record), *made_names(record))]
+    return trained and any(map(surroundings.writes_picture, names))
 
 
 def _is_shard(state: State, name: cst.Name) -> bool:

@@ -13,11 +13,14 @@ import libcst as cst
 
 from ...facts.reasons import Reason
 from ...facts.reasons.decisions import SwallowedError
+from ...facts.roles import Role
 from ...facts.torch_api import surroundings
 from ..dataflow.callees import outside_name
+from ..dataflow.drawn_batches import only_draws
 from ..dataflow.raised import comes_alike, met_alone
-from ..dataflow.values import State, Unit
+from ..dataflow.values import State, Unit, origins
 from ..syntax.leaving import exits_quietly, quiet_exit
+from ..syntax.walk import nodes_in
 from .decisions import Joint, jumps, leaves
 
 Handler = cst.ExceptHandler | cst.ExceptStarHandler
@@ -33,6 +36,8 @@ def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Reason]:
                 if goes_on(joint.state, handler):
                     if _parts(unit, joint, node, handler):
                         yield SwallowedError(handler, _line(unit, handler))
+                    elif _opens_anew(joint.state, node, handler):
+                        yield SwallowedError(handler, _line(unit, handler), at_end=True)
         elif isinstance(node, cst.With) and joint.runs(node.body) is not None:
             for item in node.items:
                 if _suppresses(joint.state, item.item):
@@ -54,6 +59,17 @@ def _parts(unit: Unit, joint: Joint, node: cst.Try | cst.TryStar, handler: Handl
     if node.orelse is not None and not decides:
         decides = joint.runs(node.orelse) is not None
     return decides and joint.equality.is_local(unit, node.body)
+
+
+def _opens_anew(state: State, node: cst.Try | cst.TryStar, handler: Handler) -> bool:
+    """Whether a handler makes a loader anew, which is prepared there, and the script has its end in mind."""
+    made = set(nodes_in(handler.body, cst.Call))
+    return only_draws(state, node.body) and any(
+        origin.node in made
+        for record in map(state.calls.get, made)
+        if record is not None
+        for origin in origins(record.result, Role.LOADER)
+    )
 
 
 def ends_all(state: State, block: cst.CSTNode) -> bool:

@@ -44,6 +44,8 @@ class ShownRows(NamedTuple):
     name: str
     filled: bool
     """They are put into it one after the other."""
+    sample: bool = False
+    """It is a picture that a step of the training writes, for somebody to look at."""
 
 
 class HandedLoader(NamedTuple):

@@ -86,6 +86,15 @@ class SwallowedError(NamedTuple):
 
     node: cst.CSTNode
     handler: str
+    at_end: bool = False
+    """It is meant for the end of the data, and makes a loader anew."""
+
+
+class LeftOut(NamedTuple):
+    """A step that all processes leave out where one of them would."""
+
+    node: cst.CSTNode
+    test: str
 
 
 class ShortBatch(NamedTuple):

@@ -44,6 +44,8 @@ class ComparedWithBatch(NamedTuple):
 
     node: cst.CSTNode
     text: str
+    split: bool
+    """The processes share the script's batches: each has a part of one."""
 
 
 class ApexAmp(NamedTuple):
@@ -141,6 +143,8 @@ class SameRows(NamedTuple):
     """What it chooses from, where that is not its rows; else empty."""
     seed: str
     """What seeds the generator of a worker, if something does."""
+    workers: bool = False
+    """The script has workers unless an option says otherwise."""
 
 
 class OwnBatchNorm(NamedTuple):

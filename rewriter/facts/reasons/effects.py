@@ -151,6 +151,7 @@ class UnknownEffects(NamedTuple):
     node: cst.CSTNode
     calls: tuple[str, ...]
     package: str
+    """Empty where they are of an object whose class the script chooses by a name."""
 
 
 class ChosenDownload(NamedTuple):

@@ -115,6 +115,8 @@ class JointFigure(NamedTuple):
     value: str
     reason: str
     """Why it is not known, as a phrase."""
+    weighed: bool = False
+    """The script weighs it with the number of rows of its batch, as a mean over them is weighed."""
 
 
 class WeighedMeans(NamedTuple):
@@ -205,10 +207,11 @@ class OwnSingles(NamedTuple):
 
 
 class CountsFilled(NamedTuple):
-    """A sum over the processes that is divided by the number of all rows, and counts repeated ones."""
+    """Sums over the processes that count repeated rows."""
 
     node: cst.CSTNode
-    quotient: str
+    figures: tuple[str, ...]
+    """Each, or what it becomes when it is divided by the number of all rows."""
 
 
 class AveragesFilled(NamedTuple):

@@ -464,6 +464,19 @@ def test_a_tracker_that_is_ended_after_a_picture_of_the_model_is_refused(made: s
     assert file.changed and not file.blocked
 
 
+def test_a_cell_that_is_to_be_moved_is_moved_with_those_that_it_needs() -> None:
+    """Alone it would end in a NameError."""
+    picture = "plt.plot(model(torch.ones(1, 1)).tolist())"
+    written, helps = "print(form(optimizer.param_groups))", "def form(groups):\n    return str(pick(groups))"
+    cells = (PLT, IMPORTS, BUILD, LOOP, picture, "def pick(groups):\n    return groups[0]", helps, written)
+    (found,) = [d for d in _migrated(*cells).diagnoses if d.severity.value == "blocked"]
+    assert found.remedy.startswith("Move this cell, with cells 6, 7, before cell 5. If what it reads is data: ")
+    shown = "drawn = plt.plot(model(torch.ones(1, 1)).tolist())"
+    file = _migrated(PLT, IMPORTS, BUILD, LOOP, shown, "print(optimizer.param_groups, drawn)")
+    (found,) = [d for d in file.diagnoses if d.severity.value == "blocked"]
+    assert "Move this cell" not in found.remedy
+
+
 @pytest.mark.hazard("U34")
 def test_cells_after_the_training_that_cannot_be_part_of_it_are_run_by_the_notebook() -> None:
     """The picture is one of a function that reads what another cell has found with the model."""

@@ -32,6 +32,7 @@ from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
 from ...dataflow.values import State, Unit
 from ...syntax.definitions import bindings_value, seen_values
+from ...syntax.scopes import Binding
 from ...syntax.walk import children, descendants, nodes_in
 from ...training.gradient_path import GradientPath
 from ...training.training import Training, without_gradient
@@ -133,7 +134,7 @@ class _Loop:
         met = any(self.numbers.meets(value, plan) for t in by_number for value in t.value)
         if met or any(other in plan.gathered for other in halves):
             plan.gather_for([], self.gathers.gather)
-        for total in (t for t in others if t not in plan.gathered):
+        for total in (t for t in others if t not in plan.gathered and not self._is_of_whole(t, plan)):
             numbers = self.numbers.by_numbers(total, plan)
             if numbers is None:
                 alone.append(total)
@@ -244,6 +245,7 @@ class _Loop:
         if not self.abilities.fills_turns and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
+        counted: dict[str, Total] = {}
         phases = has_phases(
             self.reach, self.unit, self.training, self.loop
         )  # of such a loop one finding speaks for all
@@ -253,14 +255,16 @@ class _Loop:
             means = any(gather.reduction != "sum" for gather in plan.reduced[total])
             if self.by_hand and len(sums) == len(plan.reduced[total]):
                 continue  # no row is repeated, and a sum is exact
-            if sums and not means and not text and self._sums_batches(total):
+            if sums and not means and not text and (self._sums_batches(total) or not any(quotients.beside(total))):
                 text = self.unit.names.module.code_for_node(total.kept_in)
             if text and sums and not means:
-                yield CountsFilled(total.node, text)
+                counted[text] = total
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
             elif means and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
+        if counted:
+            yield CountsFilled(next(iter(counted.values())).node, tuple(counted))
         if averaged:
             node, numbers = next(iter(averaged.values())).node, tuple(averaged)
             yield AveragesUneven(node, numbers) if self.by_hand else AveragesFilled(node, numbers)
@@ -330,6 +334,40 @@ class _Loop:
         local = [name for name in names if self.step.local(name) or self.losses.is_loss(name)]
         return bool(local) and all(self.losses.is_joint(n) and self.losses.reduction(n) == "sum" for n in local)
 
+    def _is_of_whole(self, total: Total, plan: EpochPlan) -> bool:
+        """Whether all that is added is read off totals that are those of all processes by then: ``meter.avg``."""
+        order, names = self.unit.names.order, self.unit.names
+        joined = {t.node for t in (*plan.reduced, *plan.gathered) if plan.makes_whole(t)}
+        fed: dict[Binding, set[cst.CSTNode]] = {}
+        for other in collecting(self.state, self.unit, self.inside):
+            binding = names.binding(other.place) if isinstance(other.place, cst.Name) else None
+            if binding is not None:
+                fed.setdefault(binding, set()).add(other.node)
+        whole = {
+            binding
+            for binding, nodes in fed.items()
+            if all(node in joined and order(node) < order(total.node) for node in nodes)
+            and not any(
+                d in self.inside and names.statement(d) not in map(names.statement, nodes) for d in binding.definitions
+            )
+        }
+        return bool(whole) and all(self._reads_whole(value, whole) for value in total.value)
+
+    def _reads_whole(self, value: cst.BaseExpression, whole: set[Binding], depth: int = 3) -> bool:
+        """Whether everything of this process's rows that a value is computed from is in such totals."""
+        read = False
+        for name in nodes_in(value, cst.Name):
+            binding = self.unit.names.binding(name)
+            if binding in whole:
+                read = True
+            elif self.step.local(name) or self.step.is_number(name) or self.losses.is_loss(name):
+                made = seen_values(self.unit.names, name) if depth else []
+                inside = bool(made) and all(one in self.inside for one in made)
+                if not inside or not all(self._reads_whole(one, whole, depth - 1) for one in made):
+                    return False
+                read = True
+        return read
+
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "{} is collected over the epoch, and each process sees only its shard of the data"
@@ -341,6 +379,8 @@ class _Loop:
             if without_gradient(self.unit, name) and not varies(self.layouts.value(name)):
                 continue  # of rows that all processes have, as they are
             reduction = self.losses.reduction(name)
+            if reduction == "mixed" and not self.step.split and not self.step.by_hand:
+                reduction = "mean"  # of the script's own batches: what it is of one of them is kept
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
                 reduction = SUM_OF_MEANS
             part = self.losses.loss_entry(name)

@@ -24,6 +24,8 @@ class Write(NamedTuple):
     how: Literal["writes", "moves", "removes", "makes a folder", "exports", "settings", "shows"] = "writes"
     optional: str = ""
     """The keyword of the path, where a call without one writes nothing and gives the text back."""
+    picture: bool = False
+    """It writes a picture, for somebody to look at."""
 
 
 class Read(NamedTuple):

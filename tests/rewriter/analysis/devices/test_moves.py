@@ -379,11 +379,11 @@ GIVEN = "        self.place = self.accelerator.device\n"
 NOISE = "noise = torch.ones(4, device=self.place)"
 OF_OBJECTS = {
     "read later": ("torch.device(place)", NOISE, ASKED, True),
-    "not read any more": ("torch.device(place)", "noise = 1", ASKED, True),
+    "not read any more": ("torch.device(place)", "noise = 1", ASKED, False),
     "a word or a device": (
         '"cpu" if place == "cpu" else torch.device(place)', NOISE, 'Accelerator(cpu=str(self.place) == "cpu")', True,
     ),
-    "what is there": (THERE, "noise = 1", "Accelerator()", True),
+    "what is there": (THERE, "noise = 1", "Accelerator()", False),
     "what is there, read later": (THERE, NOISE, "Accelerator()", True),
 }  # fmt: skip
 
@@ -630,11 +630,14 @@ class Net(nn.Module):
     def fit(self, batches):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
         for x, y in batches:
-            x, y = x.cuda(), y.cuda()
-            loss = nn.functional.mse_loss(self(x), y)
+            loss = self.cost(x, y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+
+    def cost(self, x, y):
+        x, y = x.cuda(), y.cuda()
+        return nn.functional.mse_loss(self(x), y)
 
     def guess(self, rows):
         rows = rows.cuda()
@@ -650,8 +653,70 @@ print(net.guess(torch.load("held.pt")))
 def test_the_reason_of_a_move_that_stays_does_not_deny_what_the_prepared_loader_yields() -> None:
     (file,) = migrate([decode(OWN_FIT.encode(), Path("train.py"))], CATALOGUE, Config()).files
     told = {change.line: change.reason for change in file.changes if "it moves to" in change.reason}
-    assert told[17].startswith("`y` may not always be a batch of the prepared loader")
-    assert told[24].startswith("`rows` is no batch of a prepared loader")
+    assert told[23].startswith("`y` may not always be a batch of the prepared loader")
+    assert told[27].startswith("`rows` is no batch of a prepared loader")
+
+
+FITS_ITSELF = """\
+import torch
+from torch.utils.data import DataLoader
+from rows import rows
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def fit(self, loader, more):
+        if torch.cuda.is_available():
+            self.cuda()
+        else:
+            self.cpu()
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        for x, y in loader:
+            if torch.cuda.is_available():
+                x = x.cuda()
+                y = y.cuda()
+            else:
+                x = x.cpu()
+                y = y.cpu()
+{step}
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(self(x), y)
+            loss.backward()
+            optimizer.step()
+
+
+Net().fit(DataLoader(rows, batch_size=8), torch.ones(4))
+"""
+
+
+def test_what_a_loop_of_a_models_own_method_draws_comes_on_the_device() -> None:
+    """A method may be given anything, but its loop draws from the prepared loader alone. And what is moved to the CPU
+    where there is no CUDA would be there on a Mac, too, whose model is on its GPU."""
+    (file,) = migrate([decode(FITS_ITSELF.format(step="").encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert "cuda" not in text and ".cpu()" not in text and file.diagnoses == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"),
+    [
+        ("            kept = loss.detach().cpu() if False else x.cpu()", "x.cpu()"),
+        (
+            "            if y.sum() > 0:\n                print(1)\n            else:\n                x = x.cpu()",
+            "x = x.cpu()",
+        ),
+        ("            more = more.cuda()", "more = more.to(self.accelerator.device)"),
+    ],
+    ids=["a copy", "after another question", "what the method is given"],
+)
+def test_what_else_such_a_loop_moves_is_moved_as_before(step: str, kept: str) -> None:
+    (file,) = migrate([decode(FITS_ITSELF.format(step=step).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert kept in file.after.decode()
 
 
 AGAIN = """\

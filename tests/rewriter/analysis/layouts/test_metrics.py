@@ -363,6 +363,50 @@ def test_a_rate_of_the_rows_is_a_mean_over_them(rate: str, shown: str, told: tup
     assert (found.severity.value, found.case) == told
 
 
+PER_ROW = """\
+def scores(rows, targets, each):
+    found = []
+    for row, target in zip(rows, targets):
+        hits, misses = 0, len(row)
+        for one in row:
+            if one > target:
+                hits += 1
+                misses -= 1
+        found.append(hits / (hits + misses))
+    return {given}"""
+
+
+@pytest.mark.parametrize(
+    ("given", "findings"), [("np.asarray(found)", []), ("other.by_class(rows, targets)", ["mean-of-batches"])]
+)
+def test_an_entry_of_a_list_that_has_one_for_each_row_is_of_a_row(
+    given: str, findings: list[str], trained: Trained
+) -> None:
+    """What else a function gives of a batch may be a figure of each class."""
+    end = (
+        "kept = []\nwith torch.no_grad():\n    for x, y in test_loader:\n        out = model(x)\n"
+        "        for score in scores(out.cpu(), y, True):\n            kept.append(score)\nprint(np.mean(kept))"
+    )
+    text, found = trained(top="import numpy as np\nimport other\n" + PER_ROW.format(given=given), end=end)
+    assert "gather_for_metrics(" in text and found == findings
+
+
+@pytest.mark.parametrize(
+    ("collected", "told"),
+    [
+        ("total += judge.score(out, y) * len(y)", ("note", "no mean over the rows")),
+        ("total += judge.score(out, y)", ("review", "no sum over the rows")),
+    ],
+)
+def test_what_is_weighed_with_the_number_of_rows_is_told_as_a_mean(collected: str, told: tuple[str, str]) -> None:
+    """The script takes it for a mean over the rows: that is the same of joined batches."""
+    end = f"import judge\ntotal = 0.0\nfor x, y in held:\n    out = net(x)\n    {collected}\nprint(total / 100)\n"
+    text = ROW_RATES.partition("rates = 0")[0] + end
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [one for one in file.diagnoses if one.id == "mean-of-batches"]
+    assert found.severity.value == told[0] and told[1] in found.message
+
+
 ROW_RATES = """\
 import torch
 from torch.utils.data import DataLoader
@@ -454,7 +498,7 @@ print(first, kept, np.mean(kept), table, meter.total / meter.rows)"""
         ("first += judged(out, y)", "`first` collects `judged(out, y)` of each batch"),
         ("kept.append(judged(out, y))", "`kept` collects `judged(out, y)` of each batch"),
         ("first += f1_score(y.cpu(), out.argmax(1).cpu())", "`first` collects `f1_score("),
-        ("meter.update(judged(out, y), len(y))", "`meter` collects `judged(out, y)` of each batch"),
+        ("meter.update(judged(out, y), len(y))", "`meter` weighs `judged(out, y)` with the number"),
         ("meter.update(loss.item(), y.size(0))", ""),
         ("meter.update(precision(out, y).item(), rows=x.size(0))", ""),
         ("first += loss.item() * len(y)", ""),
