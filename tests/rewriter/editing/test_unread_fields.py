@@ -107,4 +107,6 @@ def test_another_module_may_read_it(trained_project: Callable[..., tuple[dict[st
     shown, _ = trained_project(train=text, show="def show(one):\n    print(one.on_gpu)\n")
     assert "self.on_gpu = " in shown["train"]
     alone, _ = trained_project(train=text, show="def show(one):\n    print(one.loader)\n")
-    assert "self.on_gpu = " not in alone["train"] and "self.device = " not in alone["train"].partition("class Reader")[0]
+    assert (
+        "self.on_gpu = " not in alone["train"] and "self.device = " not in alone["train"].partition("class Reader")[0]
+    )
