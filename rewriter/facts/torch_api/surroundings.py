@@ -145,6 +145,12 @@ def moves(name: str) -> bool:
     return found is not None and found.how == "moves"
 
 
+def settles(name: str) -> bool:
+    """Whether a call needs an open file that is one on the disk: ``os.fsync(log.fileno())``."""
+    found = transfer(name, outside.Write)
+    return found is not None and found.how == "settles"
+
+
 @cache
 def writing_methods() -> frozenset[str]:
     """Methods that do so, by their last names, on whatever object: ``to_csv``, ``write_text``."""
