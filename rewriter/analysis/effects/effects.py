@@ -234,7 +234,7 @@ class _Search:
         return writes_by_method(call) or self._writes_itself(call)
 
     def _settles(self, call: cst.Call) -> bool:
-        """Whether a call needs an open file that is one on the disk: what the others write to, the null device, is not."""
+        """Whether a call needs an open file on the disk: what the others write to, the null device, is none."""
         file = call.func.value if isinstance(call.func, cst.Attribute) and method_name(call) == "truncate" else None
         cut = file is not None and bool(traces(self.state.values.get(file), Trail.FILE))
         return cut or settles(outside_name(self.state.calls[call]))

@@ -33,6 +33,8 @@ class SumOfMeans(NamedTuple):
     finding: Finding
     by_script: bool
     """What divides it is as large as in the script, if anything does: the sum over all processes is the script's."""
+    made_of: frozenset[cst.CSTNode]
+    """The statement that adds up, and what makes the values of the loop's variables that it adds."""
 
 
 def mean_of_batches(
@@ -72,7 +74,7 @@ def mean_of_batches(
                 found = Finding(
                     "mean-of-batches", divided, f"{told} {count.words}", remedy, cause=cause, case="too-small"
                 )
-                yield node, SumOfMeans(found, count.by_script)
+                yield node, SumOfMeans(found, count.by_script, _made_of(unit, node, inside))
                 continue
             assert shown is not None
             if divisors:
@@ -83,7 +85,16 @@ def mean_of_batches(
             else:
                 told = f"{told} nothing"
             found = Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy, cause=cause, case="too-small")
-            yield node, SumOfMeans(found, by_script=True)
+            yield node, SumOfMeans(found, True, _made_of(unit, node, inside))
+
+
+def _made_of(unit: Unit, node: cst.AugAssign, inside: Container[cst.CSTNode]) -> frozenset[cst.CSTNode]:
+    """What a statement adds, with the values that the loop gives to the variables in it: ``mean = loss.item()``."""
+    found = {part: None for part in descendants(node)}
+    for part in found.copy():
+        for value in seen_values(unit.names, part) if isinstance(part, cst.Name) else ():
+            found.update((below, None) for below in descendants(value) if value in inside)
+    return frozenset(found)
 
 
 def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:
@@ -334,7 +345,5 @@ def not_summed(found: Mapping[cst.CSTNode, SumOfMeans], gathers: Iterable[Gather
     is added, with which the total is the script's own."""
     sums = [gather.node for gather in gathers if gather.form is Form.REDUCE and gather.adds_up]
     return {
-        statement: one.finding
-        for statement, one in found.items()
-        if not one.by_script or set(sums).isdisjoint(descendants(statement))
+        statement: one.finding for statement, one in found.items() if not one.by_script or one.made_of.isdisjoint(sums)
     }

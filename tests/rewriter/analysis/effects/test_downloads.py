@@ -76,6 +76,13 @@ def test_what_finds_the_files_that_are_there_is_run_in_turn(made: str, trained: 
     assert f"{FIRST}{made}\n" in text and findings == []
 
 
+def test_a_class_of_rows_that_are_given_brings_nothing(trained: Trained) -> None:
+    """The other names beside it download."""
+    top = "from torchtext.datasets import TextClassificationDataset"
+    text, findings = trained(top=top, built="texts = TextClassificationDataset(words, rows, labels)")
+    assert "\ntexts = TextClassificationDataset(" in text and findings == []
+
+
 @pytest.mark.hazard("U17")
 @pytest.mark.parametrize("fetch", ["download_url(url, 'd')", "paths = [download_url(url, 'd')]"])
 def test_what_finds_the_files_is_no_meeting_behind_a_test_for_them(fetch: str, trained: Trained) -> None:

@@ -185,6 +185,8 @@ BY_CONSTANTS = {
     "a number": ("total += loss.item()", "print(total / 1000)", "sum_of_means"),
     "scaled before": ("total += loss.item()", "mean = 100 * total / 1000\nprint(mean)", "sum_of_means"),
     "a variable": ("value = loss.item()\ntotal += value", "scale = 50.0\nprint(total / scale)", "sum_of_means"),
+    "by the rows": ("total += loss.item()", "print(total / len(data))", "sum_of_means"),
+    "by the rows, a variable": ("value = loss.item()\ntotal += value", "print(total / len(data))", "sum_of_means"),
     "with a weight": ("total += 0.3 * loss.item() / 32 + 2 * float(loss)", "print(total / 50)", "sum_of_means"),
     "in a table": ("total += loss.item()", "scale = {'train': 50.0}\nprint(total / scale['train'])", "sum_of_means"),
     "changed": ("total += loss.item()", "scale = 5\nscale += epoch\nprint(total / scale)", "mean"),
@@ -867,7 +869,7 @@ for epoch in range(3):
 
 @pytest.mark.parametrize("adds", [" += {}", ".extend({})"])
 def test_two_lists_that_are_compared_have_entries_of_the_same_rows(adds: str) -> None:
-    """One was filled before the loss, where nothing is gathered, and the other from the rows of all: of another length."""
+    """One was filled before the loss, where nothing is gathered, and the other from the rows of all."""
     text = APART.format(
         truth=adds.format("chosen(y.tolist(), given)"), found=adds.format("chosen(guess.tolist(), given)")
     )
