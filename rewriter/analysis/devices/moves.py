@@ -331,7 +331,10 @@ class Mover:
         return None
 
     def inside_model(self, unit: Unit, call: cst.CSTNode) -> bool:
-        """Whether a call is in a class of torch's kinds, which may get anything."""
+        """Whether a call is in a class of torch's kinds, which may get anything: not in a loop of its own over a
+        loader, of which it gets what the loader yields."""
+        if any(self.reach.loaders(loop) for loop in unit.names.enclosing(call, cst.For)):
+            return False
         around = (a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef))
         return any((klass := unit.classes.get(a)) is None or klass.role is not None for a in around)
 

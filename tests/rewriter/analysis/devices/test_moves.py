@@ -379,11 +379,11 @@ GIVEN = "        self.place = self.accelerator.device\n"
 NOISE = "noise = torch.ones(4, device=self.place)"
 OF_OBJECTS = {
     "read later": ("torch.device(place)", NOISE, ASKED, True),
-    "not read any more": ("torch.device(place)", "noise = 1", ASKED, True),
+    "not read any more": ("torch.device(place)", "noise = 1", ASKED, False),
     "a word or a device": (
         '"cpu" if place == "cpu" else torch.device(place)', NOISE, 'Accelerator(cpu=str(self.place) == "cpu")', True,
     ),
-    "what is there": (THERE, "noise = 1", "Accelerator()", True),
+    "what is there": (THERE, "noise = 1", "Accelerator()", False),
     "what is there, read later": (THERE, NOISE, "Accelerator()", True),
 }  # fmt: skip
 
@@ -630,11 +630,14 @@ class Net(nn.Module):
     def fit(self, batches):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
         for x, y in batches:
-            x, y = x.cuda(), y.cuda()
-            loss = nn.functional.mse_loss(self(x), y)
+            loss = self.loss(x, y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+
+    def loss(self, x, y):
+        x, y = x.cuda(), y.cuda()
+        return nn.functional.mse_loss(self(x), y)
 
     def guess(self, rows):
         rows = rows.cuda()
@@ -650,5 +653,42 @@ print(net.guess(torch.load("held.pt")))
 def test_the_reason_of_a_move_that_stays_does_not_deny_what_the_prepared_loader_yields() -> None:
     (file,) = migrate([decode(OWN_FIT.encode(), Path("train.py"))], CATALOGUE, Config()).files
     told = {change.line: change.reason for change in file.changes if "it moves to" in change.reason}
-    assert told[17].startswith("`y` may not always be a batch of the prepared loader")
-    assert told[24].startswith("`rows` is no batch of a prepared loader")
+    assert told[23].startswith("`y` may not always be a batch of the prepared loader")
+    assert told[27].startswith("`rows` is no batch of a prepared loader")
+
+
+OF_MODEL = """\
+import torch
+from torch.utils.data import DataLoader
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.out(x.to(device))
+
+    def fit(self, loader, optimizer):
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            loss = (self(x) - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+model.fit(loader, optimizer)
+"""
+
+
+def test_a_model_that_loops_over_a_loader_gets_what_that_yields() -> None:
+    """Its forward pass may get anything: the move there stays."""
+    (file,) = migrate([decode(OF_MODEL.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert "for x, y in loader:\n            loss =" in text
+    assert "self.out(x.to(accelerator.device))" in text
