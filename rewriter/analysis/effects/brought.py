@@ -15,7 +15,7 @@ _COMMANDS = ("wget", "curl", "unzip", "tar ", "git clone", "gdown", "7z ", "gunz
 def brings(record: CallRecord) -> bool:
     """Whether a call fetches files, or unpacks them, whatever is there already."""
     call, name = record.node, outside_name(record)
-    if any(map(surroundings.fetches, (name, *made_names(record)))):
+    if surroundings.fetches(name) or any(map(surroundings.fetches_by_method, made_names(record))):
         return True
     if method_name(call) in ("extractall", "extract"):
         things = record.receiver.things if record.receiver is not None else ()

@@ -90,11 +90,10 @@ def mean_of_batches(
 
 def _made_of(unit: Unit, node: cst.AugAssign, inside: Container[cst.CSTNode]) -> frozenset[cst.CSTNode]:
     """What a statement adds, with the values that the loop gives to the variables in it: ``mean = loss.item()``."""
-    found = {part: None for part in descendants(node)}
-    for part in found.copy():
-        for value in seen_values(unit.names, part) if isinstance(part, cst.Name) else ():
-            found.update((below, None) for below in descendants(value) if value in inside)
-    return frozenset(found)
+    added = set(descendants(node))
+    names = (part for part in added if isinstance(part, cst.Name))
+    values = (value for name in names for value in seen_values(unit.names, name) if value in inside)
+    return frozenset(added.union(*map(descendants, values)))
 
 
 def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:

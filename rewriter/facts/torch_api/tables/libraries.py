@@ -189,7 +189,8 @@ ROWS: Table = {
     "gdown.download_folder": ("download", {}),
     "nltk.download": ("download", {"keeps": True}),
     "patoolib.extract_archive": ("download", {}),
-    "kaggle.*_download_*": ("download", {}),
+    "kaggle.*_download_file": ("download", {}),
+    "kaggle.*_download_files": ("download", {}),
     # locks that processes share
     "filelock.FileLock": ("lock", {}),
     "filelock.SoftFileLock": ("lock", {}),

@@ -77,10 +77,13 @@ def test_what_finds_the_files_that_are_there_is_run_in_turn(made: str, trained: 
 
 
 def test_a_class_of_rows_that_are_given_brings_nothing(trained: Trained) -> None:
-    """The other names beside it download."""
-    top = "from torchtext.datasets import TextClassificationDataset"
-    text, findings = trained(top=top, built="texts = TextClassificationDataset(words, rows, labels)")
-    assert "\ntexts = TextClassificationDataset(" in text and findings == []
+    """The other names beside it download; and no method of what has been brought does."""
+    top = "from torchtext import datasets"
+    built = "texts = datasets.TextClassificationDataset(words, rows, labels)\nwords = texts.get_vocab()"
+    text, findings = trained(top=top, built=built)
+    assert f"\n{built}" in text and findings == []
+    text, findings = trained(top=top, built=built.replace("TextClassificationDataset", "AG_NEWS"))
+    assert f"{FIRST}texts = datasets.AG_NEWS(words, rows, labels)\nwords = texts" in text and findings == []
 
 
 @pytest.mark.hazard("U17")
