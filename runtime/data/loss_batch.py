@@ -9,6 +9,7 @@ step.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from math import inf
 from typing import Any, NamedTuple
@@ -54,6 +55,12 @@ def shares_of_loss(progress: Progress, loss: torch.Tensor, batch: Any, sums: boo
         return _shares_that_are_even(progress)
     if batch != CURRENT:
         raise WrongKindError(f'backward(batch={batch!r}): give a batch as the loader yielded it, None, or "{CURRENT}".')
+    try:
+        return _BatchOfLoss(progress, loss, sums).shares()
+    except UnclearBatchError:
+        # What only garbage still holds looks held until it is collected, which each process does at a time of its own:
+        # an error of one alone would let the others wait in their next exchange.
+        gc.collect()
     return _BatchOfLoss(progress, loss, sums).shares()
 
 

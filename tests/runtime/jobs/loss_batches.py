@@ -1,5 +1,6 @@
 """Which batch a loss is of, where the global batch is kept: gradients as on one process, or an error at once."""
 
+import gc
 import inspect
 import weakref
 
@@ -354,6 +355,21 @@ def a_backward_pass_of_the_script_has_no_weight():
         break
 
 
+def a_batch_that_only_the_garbage_of_one_process_holds():
+    gc.disable()
+    try:
+        batches = loader(11, 4)
+        for start, (x,) in zip((1, 5, 9), batches, strict=True):
+            if start == 1:
+                cycle = [x] if rank else []
+                cycle.append(cycle)
+                del cycle
+                continue
+            trains(loss_of(x), 6.5 if start == 5 else 10)
+    finally:
+        gc.enable()
+
+
 def nothing_here_keeps_a_batch_alive():
     batches = iter(loader(7, 4))
     (x,) = next(batches)
@@ -369,5 +385,5 @@ for check in CHECKS:
         accelerator._progress.clear()
         print(check.__name__, flush=True)
         check()
-assert len(CHECKS) == 25, len(CHECKS)
+assert len(CHECKS) == 26, len(CHECKS)
 print("RESULT true", flush=True)
