@@ -47,7 +47,7 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for call in facts.called("backward"):
         if call.role is Role.ACCELERATOR or not call.reachable:
             continue
-        if call.reduction == "mixed":
+        if call.reduction == "mixed" and (facts.keep_global_batch or facts.cuts_batches):
             yield Finding(
                 ID,
                 call.node,
@@ -56,7 +56,20 @@ def backward(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 Severity.BLOCKED,
                 case="two-scales",
             )
-        elif call.role is Role.LOSS and _takes_several(call):
+            continue
+        if call.reduction == "mixed" and call.role is Role.LOSS:
+            yield Finding(
+                ID,
+                call.node,
+                "this loss adds a sum over the batch to a mean over the batch, and the gradients of the processes are "
+                "averaged: the sum weighs as much as in one batch of the script, not as in the N batches of a step",
+                "no action needed if the weight of the sum was found for the script's batch size; if it should grow "
+                f"with the batch, multiply the sum by {facts.accelerator}.num_processes; with split batches do so in "
+                "any case",
+                Severity.REVIEW,
+                case="mixed",
+            )
+        if call.role is Role.LOSS and _takes_several(call):
             yield Finding(
                 ID,
                 call.node,

@@ -23,7 +23,8 @@ Remove ``nn.DataParallel``: the accelerator replaces it.
     -print(model.module.weight)
     +accelerator.print(model.weight)
 
-A call of ``torch.nn.parallel.data_parallel(net, x)``, which does so for one forward pass, becomes ``net(x)``.
+A call of ``torch.nn.parallel.data_parallel(net, x)``, which does so for one forward pass, becomes ``net(x)``. What is
+only printed of the number of GPUs beside the wrapper goes with it: each process has one.
 
 DataParallel split one batch over the GPUs of a process; now each process takes its own batch, and a note reports
 this: ``--keep-global-batch`` keeps the global batch size. It moved what the model was given to the GPU: a tensor of the
@@ -55,7 +56,8 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Remove the wrapper, and each ``.module`` that reached the model inside it."""
     for wrapper in facts.wrappers:
         if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
-            yield Remove(ID, wrapper.statement, reason=wrapper.because, drops=speaks_of_device)
+            told = frozenset({"main_process"})
+            yield Remove(ID, wrapper.statement, reason=wrapper.because, drops=speaks_of_device, absorbs=told)
         elif wrapper.move is Move.CALL:
             yield Replace(ID, wrapper.node, applied_model, reason=wrapper.because)
         else:

@@ -29,8 +29,9 @@ Every other move is kept and uses the accelerator's device, which is correct for
     +    accelerator.backward(loss)
          optimizer.step()
 
-A comment about the move alone is removed with it; any other comment is kept. An ``if`` that asks for CUDA and holds
-nothing but such moves is removed, and the moves stay: with another accelerator they are needed too.
+A comment about the move alone, or of the shape alone, is removed with it; any other comment is kept. An ``if`` that
+asks for CUDA and holds nothing but such moves is removed, and the moves stay: with another accelerator they are needed
+too. So is its ``else``, where that does the same without the move, or takes the same to the CPU.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         yield Replace(ID, string, _any_gpu, reason="each process has its own GPU")
     for guard in facts.opened:
         yield Replace(ID, guard, opened, reason="the move is right on any device: nothing else depends on CUDA here")
+    for statement in facts.closed:
+        yield Remove(ID, statement, reason="this is on the accelerator's device in any case", drops=speaks_of_moving)
     for arrival in facts.arrivals:
         yield from _arrives(facts, arrival)
     seen: set[cst.CSTNode] = set()

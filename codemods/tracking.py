@@ -62,7 +62,7 @@ def _settle(facts: ModuleFacts, handle: Handle) -> Iterator[Edit | Finding]:
     if handle.argument is not None:
         yield Replace(ID, handle.call, partial(_switched, facts, handle), reason=handle.because, unit=EditGroup.ALONE)
     elif facts.abilities.inert:
-        why = "the processes without a tracker get an object that does nothing"
+        why = f"the processes without a {handle.noun} get an object that does nothing"
         yield AddImport(ID, facts.module, facts.abilities.module, "Inert", reason=why, unit=EditGroup.ALONE)
         yield Replace(ID, handle.call, partial(_either, facts, handle), reason=handle.because, unit=EditGroup.ALONE)
     else:

@@ -12,6 +12,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from rich.text import Text
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.pipeline import migrate
-from torchlift.rewriter.report.explaining import PAGE
+from torchlift.rewriter.report.explaining import PAGE, address, one_sentence
 from torchlift.rewriter.report.html import page
 from torchlift.rewriter.result import Result
 from torchlift.rewriter.rule import Rule
@@ -45,6 +46,8 @@ comes out, and a second run changes nothing. `migrate --explain ID` shows the sa
 
 This page is made by `make docs` from the docstrings in `codemods/`.
 """
+CONTENTS, _END = "<!-- contents: made by `make docs` -->", "<!-- end of the contents -->"
+"""The list of contents of the page of findings is between these lines."""
 WIDTHS = (80, 140)
 SIZES = {"wide": (1000, 600), "narrow": (360, 640)}
 """The pictures of the page: columns and rows of pixels."""
@@ -171,6 +174,28 @@ def rules_page() -> str:
     return f"{HEAD}\n{contents}\n" + "".join(f"\n## {rule.id}\n\n{_body(rule)}\n" for rule in rules)
 
 
+def findings_page() -> str:
+    """The page of findings, with its list of contents."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(CONTENTS)
+    if not rest:
+        before, _, rest = text.partition("\n## ")
+        rest = f"{_END}\n\n## {rest}"
+    return f"{before.rstrip()}\n\n{CONTENTS}\n\n{_contents(text)}\n\n{_END}{rest.partition(_END)[2]}"
+
+
+def _contents(text: str) -> str:
+    """A line for each id, those of the audit under a heading of their own."""
+    lines: list[str] = []
+    for chapter in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
+        lines += ["", "With `--audit`:", ""] if lines else []
+        for heading in re.findall(r"^## (.+)$", chapter, re.MULTILINE):
+            id = heading.split(", ")[0]
+            link = address("findings", id).partition("#")[2]
+            lines.append(f"- [{heading}](#{link}): {one_sentence(id)}")
+    return "\n".join(lines)
+
+
 def _body(rule: Rule) -> str:
     """A docstring as Markdown: indented blocks are diffs, backticks are single."""
     text = rule.doc.strip().expandtabs(4)
@@ -284,6 +309,7 @@ def main() -> int:
     """Write everything."""
     IMAGES.mkdir(exist_ok=True)
     RULES.write_text(rules_page(), encoding="utf-8")
+    PAGE.write_text(findings_page(), encoding="utf-8")
     FINDINGS.write_bytes(PAGE.read_bytes())
     for name, svg in terminals():
         (IMAGES / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")

@@ -22,10 +22,10 @@ from .editing.apply import apply
 from .editing.diagnosed import Located, diagnoses_of
 from .editing.edits import AddImport, Edit, EditGroup
 from .editing.indentation import Evened, evened, uneven
+from .editing.leftovers import Written, tidied
 from .editing.positions import Starts, code, locate, offset, start
 from .editing.suppressions import skips
 from .editing.unread_options import with_unread_options
-from .editing.unused_variables import drop_idle
 from .facts.module_paths import ENTRY, ModulePaths, Place
 from .findings import Finding, Severity
 from .planning.program_facts import ParsedModule, Understood, understand
@@ -34,6 +34,7 @@ from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, Role
 from .rule import Entry, Rule
 from .source import Source, SourceError, encode, invalid, rejection, too_new
 from .validation.diagnoses import Emitted, diagnoses
+from .wording import worded
 
 
 def migrate(
@@ -124,11 +125,7 @@ class Plan(NamedTuple):
     def result(self, declined: Collection[str] = ()) -> Result:
         """Apply the edits, without the groups that the user declined."""
         try:
-            located = [file.located for file in self.files if isinstance(file, Answered)]
-            done = tuple(
-                file if isinstance(file, FileResult) else _migrated(file, declined, self.config, located)
-                for file in self.files
-            )
+            done = self._migrated(declined)
         except RecursionError:
             done = tuple(_too_deep(file.source) for file in self.files)
         if self.whole and not declined:
@@ -138,6 +135,15 @@ class Plan(NamedTuple):
         else:
             done = _with_batches(done, self.config)
         return Result(with_unread_options(done), len(done), _options(self.config))
+
+    def _migrated(self, declined: Collection[str]) -> tuple[FileResult, ...]:
+        """The files with their edits, and without what those leave unused."""
+        located = [file.located for file in self.files if isinstance(file, Answered)]
+        edited = [_edited(file, declined, self.config) for file in self.files if isinstance(file, Answered)]
+        places = dict(zip((file.source for file in self.files), self.layout.places.values(), strict=False))
+        trees = tidied([each.written(places.get(each.file.source)) for each in edited])
+        finished = iter([_finished(*pair, self.config, located) for pair in zip(edited, trees, strict=True)])
+        return tuple(file if isinstance(file, FileResult) else next(finished) for file in self.files)
 
     def _checked(self, done: tuple[FileResult, ...]) -> tuple[FileResult, ...]:
         """The files with the findings of the check of the emitted program; a refused program has nothing to check."""
@@ -283,7 +289,7 @@ def _answered(source: Source, parsed: Tree, known: Understood, rules: Sequence[R
     names, facts = known.names, known.facts
     edits = tuple(spell(answer, names, facts) for answer in answers if isinstance(answer, Edit))
     edits += tuple(imported(edits, names, facts))
-    findings = (*facts.findings, *(answer for answer in answers if isinstance(answer, Finding)))
+    findings = (*map(worded, facts.findings), *(answer for answer in answers if isinstance(answer, Finding)))
     findings = tuple(followable(finding, facts) for finding in findings)
     return _without_skipped(Answered(source, parsed, known, edits, findings))
 
@@ -340,8 +346,22 @@ def _without_skipped(file: Answered) -> Answered:
     return file._replace(edits=tuple(edits), findings=tuple(findings))
 
 
-def _migrated(file: Answered, declined: Collection[str], config: Config, program: Sequence[Located] = ()) -> FileResult:
-    source, starts = file.source, file.parsed.starts
+class _Edited(NamedTuple):
+    """A file with its edits made."""
+
+    file: Answered
+    tree: cst.Module
+    made: list[Edit]
+    findings: list[Finding]
+
+    def written(self, place: Place | None) -> Written:
+        """The file as what it leaves unused is looked for."""
+        known = self.file.known
+        outside = place is not None and (place.elsewhere or bool(place.shared))
+        return Written(known.names, self.tree, bool(self.made), known.taken, outside)
+
+
+def _edited(file: Answered, declined: Collection[str], config: Config) -> _Edited:
     findings = list(file.findings)
     taken = [edit for edit in file.edits if not _declines(declined, _group(edit, file))]
     rules = {edit.rule for edit in taken if not isinstance(edit, AddImport)}
@@ -350,12 +370,16 @@ def _migrated(file: Answered, declined: Collection[str], config: Config, program
     if any(f.severity is Severity.BLOCKED for f in findings) and not config.partial:
         edits = []
     tree, made, conflicts = apply(file.parsed.module, file.known.names.parents, edits)
-    findings.extend(conflicts)
+    return _Edited(file, tree, made, [*findings, *conflicts])
+
+
+def _finished(edited: _Edited, tree: cst.Module, config: Config, program: Sequence[Located] = ()) -> FileResult:
+    file, _, made, findings = edited
+    source, starts = file.source, file.parsed.starts
     if made:
-        tree = drop_idle(file.known.names, tree, entry=file.known.entry)
         read = {name.value for name in imports.names_in(tree)}
         made = [edit for edit in made if not isinstance(edit, AddImport) or edit.name in read]
-        tree = _with_imports(tree, made, file.known)
+        tree = imports.add(tree, [edit for edit in made if isinstance(edit, AddImport)])
     after = source.data
     if made and tree is not file.parsed.module:
         problem, after = _checked(source, file.parsed.written(code(tree) + file.parsed.tail))
@@ -409,11 +433,6 @@ def _group(edit: Edit, file: Answered) -> str:
 def _declines(declined: Collection[str], group: str) -> bool:
     """Whether a group is left out; without the training's edits, every group is."""
     return group in declined or EditGroup.TRAINING.value in declined
-
-
-def _with_imports(tree: cst.Module, made: Sequence[Edit], before: Understood) -> cst.Module:
-    tree = imports.drop_unused(before.names, tree, before.taken)
-    return imports.add(tree, [edit for edit in made if isinstance(edit, AddImport)])
 
 
 def _checked(source: Source, text: str) -> tuple[list[Finding], bytes]:

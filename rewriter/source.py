@@ -153,8 +153,8 @@ def decode(data: bytes, path: Path) -> Source:
         raise SourceError(path, line, f"unknown encoding {codec}", "Correct the coding comment") from None
     except UnicodeDecodeError as error:
         bad = body.count(b"\n", 0, error.start) + 1
-        cause = f"byte 0x{body[error.start]:02x} is not {codec} text"
-        remedy = "Save the file as UTF-8, or state its encoding in the first line: # -*- coding: latin-1 -*-"
+        cause = f"byte 0x{body[error.start]:02x} is not {codec} text, so that Python cannot read this file either"
+        remedy = "Save the file as UTF-8, or state its encoding in the first line, as in # -*- coding: gbk -*-"
         raise SourceError(path, bad, cause, remedy) from None
     except UnicodeError as error:
         raise SourceError(path, line, f"is not {codec} text ({error})", "Save the file as UTF-8") from None

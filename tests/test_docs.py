@@ -145,6 +145,15 @@ def test_the_page_of_findings_is_the_one_that_the_package_has() -> None:
     assert (ROOT / "docs" / "findings.md").read_bytes() == PAGE.read_bytes(), "edit that of the package; make docs"
 
 
+def test_the_page_of_findings_lists_its_contents() -> None:
+    """It has about 90 ids: a reader without the command finds one by the list."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == _build().findings_page(), "make docs"
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    listed = re.findall(r"^- \[([^\]]+)\]\(#[a-z0-9_-]+\): ", text, re.MULTILINE)
+    assert listed == headings
+
+
 def test_every_finding_has_its_place_in_the_documentation() -> None:
     """A heading of its own, and no heading is left of a finding that nobody makes."""
     made, unclear = set[str](), set[str]()
@@ -219,7 +228,7 @@ def test_every_case_of_a_finding_is_explained_and_no_other() -> None:
             bare |= read.without()
             refused = (call for call in read.calls if getattr(call.func, "id", "") in ("NotGathered", "displays"))
             made |= {("notebook-state", case) for call in refused for case in _case(call)}
-            if file.parent.name == "distributed":  # whose files share a function
+            if file.parent.name == "wording":  # a table of refusals that share one id
                 shared = (call for call in read.calls if getattr(call.func, "id", "") == "blocked")
                 made |= {("already-distributed", case) for call in shared for case in _case(call)}
     told = {(id.partition(", ")[0], case) for id in sections() for case in cases(id)}

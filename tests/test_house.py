@@ -101,6 +101,7 @@ LAYERS = {
         analysis.effects
         analysis.distributed analysis.precision analysis.diagnostics analysis.sharding
         analysis
+        wording
         validation
         planning
         pipeline
@@ -212,6 +213,13 @@ FORBIDDEN = {
 def test_a_wing_does_not_know(wing: str) -> None:
     known = [(m, other) for m in modules() if top(m) == wing for other in imported(m) if top(other) in FORBIDDEN[wing]]
     assert not known
+
+
+def test_the_analysis_words_nothing() -> None:
+    """It hands on reasons; what is said of them is in one room."""
+    worded = {"rewriter.findings", "rewriter.wording"}
+    inside = [module for module in modules() if module.startswith("rewriter.analysis.")]
+    assert [module for module in inside for other in imported(module) if other in worded] == []
 
 
 def test_a_rule_imports_the_vocabulary_of_the_rewriter_and_nothing_else() -> None:

@@ -39,7 +39,7 @@ def wrong_devices(program: AuditedProgram) -> Found:
             continue  # code of only one process may choose any device
         if words and record.unit.names.statement(record.node) not in told:
             told.add(record.unit.names.statement(record.node))
-            text = line_of(record.unit, record.unit.names.module.code_for_node(record.node))
+            text = line_of(record.unit.names.module.code_for_node(record.node))
             remedy = 'use the device of this process: f"cuda:{local_rank}", after torch.cuda.set_device(local_rank)'
             yield record.unit, Finding("wrong-device", record.node, f"`{text}`: {words}", remedy, Severity.ERROR)
     for found in unprepared(program) if program.accelerated and not program.by_hand else ():

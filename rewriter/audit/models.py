@@ -60,7 +60,7 @@ def unwrapped_models(program: AuditedProgram) -> Found:
     for unit, call in _training_calls(program):
         called = [whole(program.state, model) for model in program.state.forwards[call]]
         if program.is_wrapped(unit, call.func) is False and all(_passes_by(program, model) for model in called):
-            text = line_of(unit, unit.names.module.code_for_node(call))
+            text = line_of(unit.names.module.code_for_node(call))
             yield (
                 unit,
                 Finding(

@@ -31,10 +31,10 @@ class AuditRule(NamedTuple):
 def first_row(unit: Unit, node: cst.CSTNode) -> str:
     """The first line of some code that is no comment, cut where it is long."""
     rows = unit.names.module.code_for_node(node).strip().split("\n")
-    return line_of(unit, next((row for row in rows if row.strip() and not row.lstrip().startswith("#")), ""))
+    return line_of(next((row for row in rows if row.strip() and not row.lstrip().startswith("#")), ""))
 
 
-def line_of(unit: Unit, text: str) -> str:
+def line_of(text: str) -> str:
     """Some code on one line, cut where it is long."""
     flat = " ".join(text.split())
     return flat if len(flat) <= 60 else flat[:57] + "..."

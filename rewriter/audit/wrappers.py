@@ -81,7 +81,7 @@ def _has_own_names(program: AuditedProgram, model: cst.BaseExpression) -> bool:
 
 
 def _finding(unit: Unit, call: cst.Call, words: str, severity: Severity) -> Finding:
-    text = line_of(unit, unit.names.module.code_for_node(call))
+    text = line_of(unit.names.module.code_for_node(call))
     remedy = "save the model inside: model.module.state_dict(), or accelerator.unwrap_model(model).state_dict()"
     return Finding("saved-wrapper", call, f"`{text}` {words}: the plain model cannot load it", remedy, severity)
 

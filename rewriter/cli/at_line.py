@@ -16,14 +16,15 @@ from ..report.groups import FindingGroup, groups
 from ..report.inline import bare, said, wrapped
 from ..report.rows import DiffBlock, Hunk, hunks_of
 from ..report.terminal import console, print_hunk
-from ..report.text import visible
+from ..report.text import counted, visible
 from ..result import FileResult, Result
 from ..rule import Entry
 from .invoked import invoked, quoted
 from .request import Request
 
 _PLACE = re.compile(r"(?P<file>.+\.(?:py|ipynb)):(?:(?:cell )?(?P<cell>\d+)(?: In\[\d*\])?(?:, line |:))?(?P<line>\d+)")
-"""``train.py:143``, ``train.ipynb:3:7``, and as a finding names it: ``train.ipynb:cell 3 In[5], line 7``."""
+"""``train.py:143``, with a column ``train.py:143:5``, ``train.ipynb:3:7``, and as a finding names
+it: ``train.ipynb:cell 3 In[5], line 7``."""
 _NEAR = 8
 """So many other lines are named where nothing is said of one."""
 
@@ -44,7 +45,10 @@ def place_of(words: Sequence[str]) -> AskedLine | None:
     found = _PLACE.fullmatch(" ".join(words))
     if found is None:
         return None
-    return AskedLine(Path(found["file"]), int(found["line"]), int(found["cell"] or 0))
+    path = Path(found["file"])
+    if path.suffix == ".py" and found["cell"]:  # a line and a column, as editors and compilers write a place
+        return AskedLine(path, int(found["cell"]))
+    return AskedLine(path, int(found["line"]), int(found["cell"] or 0))
 
 
 def explain_line(catalogue: Sequence[Entry], request: Request, place: AskedLine) -> None:
@@ -169,9 +173,11 @@ def _nothing(file: FileResult, line: int, place: AskedLine) -> ConfigError:
     lines = {change.line for change in file.changes} | {found.line for found in file.diagnoses}
     lines |= {trait.line for trait in file.traits if file.changed}
     near = sorted(sorted(lines - {0}, key=lambda other: abs(other - line))[:_NEAR])
+    more = len(lines - {0}) - len(near)
     text = visible(file.texts[0].split("\n")[line - 1].strip())
     noun = "" if file.source.notebook is not None else "line " if len(near) == 1 else "lines "
     remedy = f"Something is said of {noun}{(', ' if noun else '; ').join(file.at(other)[1:] for other in near)}"
+    remedy += f" and {counted(more, 'other line')}" if more else ""
     if not near:
         remedy = f"The whole result: {invoked()} {quoted([str(place.path)])}"
     return ConfigError(str(place), f"nothing is said of this line{f', `{text}`' if text else ''}", remedy)

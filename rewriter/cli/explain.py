@@ -3,18 +3,20 @@ imports the parser."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from shutil import get_terminal_size
 from textwrap import shorten
 
 from ..audit.ids import MODULES
-from ..config import check_word
+from ..config import ConfigError, check_word
 from ..report.explaining import documented, explained, explanation, of_a_rule, one_sentence, sections
 from ..rule import Entry
 from .output import listed, out
 from .usage import EVERYTHING
 
 _NARROWEST = 40
+_FILE = re.compile(r".+\.(py|ipynb)(?=:|$)")
 
 
 def explain(catalogue: Sequence[Entry], words: Sequence[str], *, color: bool) -> None:
@@ -26,6 +28,8 @@ def explain(catalogue: Sequence[Entry], words: Sequence[str], *, color: bool) ->
         return
     ids = list(dict.fromkeys(id for word in words for id in word.split(",") if id))
     for id in ids:
+        if file := _FILE.match(id):
+            raise ConfigError("--explain", f"`{id}` names no line of the file", f"Name one: --explain {file[0]}:12")
         remedy = "`migrate --explain` lists all of them, a report names its findings in brackets"
         check_word("--explain", "rule or finding", id, {*rules, *audits, *sections()}, remedy)
     width = get_terminal_size((100, 24)).columns

@@ -327,7 +327,8 @@ def _hints(
         stops = [found for _, found in told]
         yield _explained(*told[0], " ".join([invoked(), *chosen(request.options)]))
         for said in dict.fromkeys(word for d in stops for word in _SAYS.findall(d.remedy)):
-            yield f"If it is so: {command} {said} {named}"
+            own = dict.fromkeys(_name(f) for f, d in told if said in d.remedy)  # a hook finds their programs
+            yield f"If it is so: {command} {said} {quoted(list(own)) if hook else named}"
         if hook or request.check:
             yield from _left_out(result)
         free_files = set(_free(result, survey))

@@ -52,11 +52,21 @@ def _procs(context: click.Context, option: click.Parameter, text: str) -> tuple[
     return tuple(map(int, words))
 
 
-def _ids(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
-    """What ``--explain`` explains."""
+def _ids(context: click.Context, option: click.Parameter, begun: str) -> Sequence[Any]:
+    """What ``--explain`` explains: ids, and the lines of files, of which the shell completes the name."""
+    from click.shell_completion import CompletionItem
+
     from ..report.explaining import sections
 
-    return [id for id in dict.fromkeys((*(context.obj or ()), *sections())) if id.startswith(begun)]
+    ids = [id for id in dict.fromkeys((*(context.obj or ()), *sections())) if id.startswith(begun)]
+    return ids or [CompletionItem(begun, type="file")]
+
+
+def _roles(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+    """The roles that ``--assume`` gives to a name."""
+    from ..facts.roles import Role
+
+    return [f"{role.value}=" for role in Role if role.value.startswith(begun)]
 
 
 def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
@@ -68,7 +78,7 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
 
 
 @click.command("migrate", help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
 @click.option("-w", "--write", is_flag=True, help="Write the files: all of them, or none.")
 @click.option("-i", "--interactive", is_flag=True, help="Ask about each group of edits, then write.")
 @click.option(
@@ -101,7 +111,13 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
     help="Show what a rule does, or what a finding means; without ID: list all.",
 )
 @click.option("--roles", is_flag=True, help="Show the role of each name and loop, and why; no diff.")
-@click.option("--assume", multiple=True, metavar="ROLE=NAME", help="Say what a name is, e.g. loss=err.")
+@click.option(
+    "--assume",
+    multiple=True,
+    metavar="ROLE=NAME",
+    shell_complete=_roles,
+    help="Say what a name is, e.g. loss=err.",
+)
 @click.option("--target", type=click.Choice([t.value for t in Target]), help="The runtime that the new code calls.")
 @click.option(
     "--strategy",
@@ -142,9 +158,16 @@ def _rules(context: click.Context, option: click.Parameter, begun: str) -> list[
     help="With --verify: the most seconds per run.",
 )
 @click.option("--keep", is_flag=True, help="With --verify: keep the scratch folders.")
-@click.option("--python", metavar="EXE", help="With --verify: the Python interpreter that has torch.")
+@click.option(
+    "--python", metavar="EXE", type=click.Path(), help="With --verify: the Python interpreter that has torch."
+)
 @click.option("--output-format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
-@click.option("--html", metavar="FILE", help="Write a page with the diff, the reasons, the findings and the verdict.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write a page with the diff, the reasons, the findings and the verdict.",
+)
 @click.option("--side-by-side", is_flag=True, help="Show before and after in two columns.")
 @click.option("--details", is_flag=True, help="Of many programs, show each diff and finding, not one line each.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write .torchlift_cache.")

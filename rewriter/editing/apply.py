@@ -12,6 +12,7 @@ import libcst as cst
 
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
+from .conditions import merged, opposite, pure
 from .edits import (
     AddArgument,
     AddImport,
@@ -23,6 +24,7 @@ from .edits import (
     Remove,
     Replace,
     between,
+    speaks_of_shape,
     with_argument,
 )
 
@@ -157,7 +159,11 @@ class _Application:
             elif isinstance(edit, AddArgument) and isinstance(result, cst.Call):
                 result = with_argument(result, edit)
         replace = self.replace.get(node)
-        return result if replace is None else replace.make(result)
+        if replace is not None:
+            return replace.make(result)
+        if isinstance(node, cst.IfExp) and isinstance(result, cst.IfExp):
+            return merged(node, result) or result
+        return result
 
     def rebuild(self, node: cst.CSTNode) -> cst.CSTNode | _Gone:
         """A node after the edits below it."""
@@ -190,9 +196,15 @@ class _Application:
             before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
             after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
             removed = self.remove.get(statement)
-            made = _Gone(_surviving(statement, removed.drops)) if removed is not None else self.transform(statement)
+            made = (
+                _Gone(_surviving(statement, removed.drops, removed.attached))
+                if removed is not None
+                else self.transform(statement)
+            )
             if removed is None and isinstance(made, _Gone) and isinstance(statement, cst.If):
                 made = self.emptied(statement, made)
+            if isinstance(made, cst.If) and isinstance(statement, cst.If) and statement not in self.replace:
+                made = merged(statement, made) or made
             if isinstance(made, _Gone):
                 new: list[cst.CSTNode] = [*before, *after]
                 opened = opened or not result
@@ -202,12 +214,16 @@ class _Application:
                 own = list(made.lines)
             else:
                 new = [*before, *_listed(made), *after]
-                own = list(getattr(statement, "leading_lines", ()))
+                own = _above(statement, _listed(made))
             if opened and not result and not carried:
                 own = _without_opening_blanks(own)
             own = _joined(carried, own)
             opened, carried = False, []
-            new = _led(new, own, len(before))
+            definition = isinstance(statement, (cst.FunctionDef, cst.ClassDef)) and not isinstance(made, _Gone)
+            if definition and before:
+                new = _before_definition(new, own, len(before), result[-1] if result else None)
+            else:
+                new = _led(new, own, len(before))
             if removed is None and (replace := self.replace.get(statement)) is not None and replace.joins:
                 new = self.join(result, new)
             result.extend(new)
@@ -293,12 +309,12 @@ def _branch(node: cst.If | cst.Else, changes: dict[str, object]) -> cst.CSTNode 
         changes["orelse"] = orelse = None
     if not isinstance(body, _Gone):
         return node.with_changes(**changes)
-    if orelse is None and _pure(node.test):
+    if orelse is None and pure(node.test):
         return _Gone([*node.leading_lines, *body.lines])
-    if isinstance(orelse, cst.Else) and _pure(node.test):
+    if isinstance(orelse, cst.Else) and pure(node.test):
         test = changes.get("test", node.test)
         assert isinstance(test, cst.BaseExpression)
-        return node.with_changes(test=_not(test), body=orelse.body, orelse=None)
+        return node.with_changes(test=opposite(test), body=orelse.body, orelse=None)
     changes["body"] = _passing(node.body, body)
     return node.with_changes(**changes)
 
@@ -312,49 +328,6 @@ def _only_switches(item: cst.WithItem) -> bool:
     return item.asname is None and isinstance(attribute, cst.Name) and attribute.value in contexts
 
 
-_OPPOSITE: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
-    cst.Is: cst.IsNot,
-    cst.IsNot: cst.Is,
-    cst.In: cst.NotIn,
-    cst.NotIn: cst.In,
-}
-"""Of what no class can define: ``a != b`` may be another thing than ``not a == b``."""
-
-
-def _not(test: cst.BaseExpression) -> cst.BaseExpression:
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return test.expression
-    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        other = _OPPOSITE.get(type(test.comparisons[0].operator))
-        if other is not None:
-            return test.with_changes(comparisons=[test.comparisons[0].with_changes(operator=other())])
-    simple = isinstance(test, (cst.Name, cst.Attribute, cst.Call))
-    inner = test if simple else test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    return cst.UnaryOperation(cst.Not(), inner)
-
-
-def _pure(test: cst.BaseExpression) -> bool:
-    """Whether a condition can be removed without losing an effect: names, comparisons, checks of availability."""
-    if isinstance(test, cst.Call):
-        asked = all(_pure(arg.value) for arg in test.args)
-        if isinstance(test.func, cst.Name):
-            return asked and test.func.value in ("len", "bool", "isinstance", "hasattr")
-        name = test.func.attr.value if isinstance(test.func, cst.Attribute) else ""
-        return asked and name in ("is_available", "is_initialized", "device_count", "is_built", "get")
-    if isinstance(test, cst.Subscript):
-        parts = [element.slice for element in test.slice]
-        return _pure(test.value) and all(isinstance(part, cst.Index) and _pure(part.value) for part in parts)
-    if isinstance(test, (cst.Name, cst.Attribute, cst.Integer, cst.SimpleString)):
-        return True
-    if isinstance(test, cst.UnaryOperation):
-        return _pure(test.expression)
-    if isinstance(test, cst.BooleanOperation):
-        return _pure(test.left) and _pure(test.right)
-    if isinstance(test, cst.Comparison):
-        return _pure(test.left) and all(_pure(c.comparator) for c in test.comparisons)
-    return False
-
-
 def _passing(block: object, gone: _Gone) -> cst.IndentedBlock:
     filler = cst.SimpleStatementLine([cst.Pass()], leading_lines=gone.lines)
     if isinstance(block, cst.IndentedBlock):
@@ -365,16 +338,24 @@ def _passing(block: object, gone: _Gone) -> cst.IndentedBlock:
 # Comments and blank lines ---------------------------------------------------------------------------------------------
 
 
-def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool]) -> list[cst.EmptyLine]:
+def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool], attached: bool = False) -> list[cst.EmptyLine]:
     """The lines above a removed statement that stay, and its trailing comment as a separate line."""
-    above = getattr(statement, "leading_lines", ())
+    above = list(getattr(statement, "leading_lines", ()))
+    while attached and above and above[-1].comment is not None:
+        above.pop()
     alone = sum(line.comment is not None for line in above) == 1  # a line of several may end a sentence of another
     lines = [line for line in above if line.comment is None or not (alone and drops(line.comment.value))]
     trailing = getattr(statement, "trailing_whitespace", None)
     comment = trailing.comment if isinstance(trailing, cst.TrailingWhitespace) else None
-    if comment is not None and not drops(comment.value):
+    if comment is not None and not (drops(comment.value) or speaks_of_shape(comment.value)):
         lines.append(cst.EmptyLine(comment=comment))
     return lines
+
+
+def _above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.EmptyLine]:
+    """The lines above what took the place of a statement: its own, and those that came with what it held."""
+    own, new = (list(getattr(node, "leading_lines", ())) for node in (statement, made[0] if made else statement))
+    return new if new[: len(own)] == own else own
 
 
 def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
@@ -406,6 +387,21 @@ def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> l
     elif rest and len(rest) >= inserted:
         rest[inserted - 1] = rest[inserted - 1].with_changes(leading_lines=())
     return [first, *rest]
+
+
+def _before_definition(
+    new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int, above: cst.CSTNode | None
+) -> list[cst.CSTNode]:
+    """Statements that are inserted before a function or class: it keeps the lines above it, and they follow the line
+    before them directly, unless that is no plain one."""
+    blank = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
+    first = [] if isinstance(above, cst.SimpleStatementLine) else lines[:blank]
+    return [
+        new[0].with_changes(leading_lines=first),
+        *new[1:inserted],
+        new[inserted].with_changes(leading_lines=lines),
+        *new[inserted + 1 :],
+    ]
 
 
 # Parameters and arguments ---------------------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ class Remove(Edit):
 
     drops: Callable[[str], bool] = field(default=lambda comment: False, kw_only=True)
     """Tells whether a comment is removed with the statement."""
+    attached: bool = field(default=False, kw_only=True)
+    """The comments directly above it are on it alone, and go as well: those of a function."""
     absorbs: frozenset[str] = field(default=frozenset(), kw_only=True)
 
 
@@ -124,15 +126,22 @@ def speaks_of_device(comment: str) -> bool:
     """Whether a comment is a few words on the choice of the device, and no code that is commented out."""
     words = re.findall(r"[A-Za-z]+", comment.lower())
     code = any(sign in comment for sign in "=()")
+    others = sum(letter.isalpha() and not letter.isascii() for letter in comment)
     return (
-        comment.isascii()
-        and not code
-        and len(words) <= _FEW
+        not code
+        and len(words) + others / 2 <= _FEW  # two signs of a script without spaces count as a word
         and not {"device", "devices", "gpu", "gpus", "cuda", "cpu"}.isdisjoint(words)
     )
 
 
 _FEW = 8
+_KIND = r"(?:(?:shape|sizes?|dims?|tensor|torch\.size|float\d*|int\d*|long|bool|of|is)\b|->|[-:=,])\s*"
+_SIZES = re.compile(rf"#+\s*(?:{_KIND})*(?:[\[(][\w\s,.:*+/-]*[\])]\s*(?:{_KIND})*)+$", re.IGNORECASE)
+
+
+def speaks_of_shape(comment: str) -> bool:
+    """Whether a comment only gives the shape of what its line assigns: ``# shape: [B, T]``."""
+    return _SIZES.match(comment) is not None
 
 
 def with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
@@ -217,10 +226,19 @@ def opened(node: cst.CSTNode) -> Made:
     if isinstance(node, cst.IfExp):
         return node.body
     assert isinstance(node, cst.If)
+    return contents(node)
+
+
+def contents(node: cst.If) -> Made:
+    """The statements that an ``if`` holds, with the comments above it and on its line."""
     if isinstance(node.body, cst.SimpleStatementSuite):
-        return cst.SimpleStatementLine(node.body.body, leading_lines=node.leading_lines)
+        space = node.body.trailing_whitespace
+        return cst.SimpleStatementLine(node.body.body, leading_lines=node.leading_lines, trailing_whitespace=space)
+    assert isinstance(node.body, cst.IndentedBlock)
     first, *others = node.body.body
-    return [first.with_changes(leading_lines=[*node.leading_lines, *_leading(first)]), *others]
+    said = node.body.header.comment
+    own = [cst.EmptyLine(comment=said)] if said is not None and not speaks_of_device(said.value) else []
+    return [first.with_changes(leading_lines=[*node.leading_lines, *own, *_leading(first)]), *others]
 
 
 def applied_model(node: cst.CSTNode) -> cst.Call:
@@ -236,4 +254,5 @@ def applied_model(node: cst.CSTNode) -> cst.Call:
 
 
 def _leading(statement: cst.CSTNode) -> Sequence[cst.EmptyLine]:
-    return statement.leading_lines if isinstance(statement, cst.SimpleStatementLine) else ()
+    lines: Sequence[cst.EmptyLine] = getattr(statement, "leading_lines", ())
+    return lines

@@ -77,6 +77,8 @@ class Handle(NamedTuple):
     each_machine: bool = False
     """The main process of each machine has one."""
     tracker: bool = True
+    noun: str = "tracker"
+    """What the other processes are without."""
 
 
 class Folder(NamedTuple):

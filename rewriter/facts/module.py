@@ -17,6 +17,7 @@ from .effects import Effect, Folder, Handle, Received
 from .legacy import LegacyTensor
 from .manual_ddp import Instead
 from .placement import Arrival, DeviceRead, Placement, WrapperRead
+from .reasons import Reason
 from .roles import Role
 
 
@@ -281,6 +282,8 @@ class ModuleFacts(NamedTuple):
     arrivals: tuple[Arrival, ...] = ()
     opened: tuple[cst.If | cst.IfExp, ...] = ()
     """Questions for CUDA that held nothing but moves to the accelerator's device, which are made in any case."""
+    closed: tuple[cst.CSTNode, ...] = ()
+    """Statements that took to the CPU, where there is no CUDA, what is on the accelerator's device in any case."""
     device_reads: tuple[DeviceRead, ...] = ()
     still_called: tuple[tuple[cst.CSTNode, cst.Call], ...] = ()
     """Statements that get the device by a call that does more than choose it: the call is made still."""
@@ -344,8 +347,8 @@ class ModuleFacts(NamedTuple):
     swaps: tuple[Swap, ...] = ()
     unswapped: tuple[Finding, ...] = ()
     """Why the imports of Accelerate stay."""
-    findings: tuple[Finding, ...] = ()
-    """Findings of the analysis itself: refusals, conflicts."""
+    findings: tuple[Reason, ...] = ()
+    """What the analysis itself has found: refusals, conflicts."""
     roles: tuple[Fact, ...] = ()
     behaviour: tuple[Behaviour, ...] = ()
     """Collected only if the user asked for it (``Config.tells``)."""

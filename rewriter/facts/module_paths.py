@@ -20,6 +20,8 @@ class Place(NamedTuple):
     shared: Mapping[str, str] = MappingProxyType({})
     """Names that files outside the program use, each with one of those files; ``*`` for a module that must not
     change."""
+    elsewhere: bool = False
+    """Any other file imports it: another program of the same run, a test."""
 
 
 def resolved(package: str, module: str) -> str | None:

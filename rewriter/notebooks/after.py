@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..facts.roles import Role
 from ..result import FileResult
 from .document import Notebook, masked
-from .launching import training, used
+from .launching import LAUNCHER, training, used
 from .shown import only_chooses_devices, showing, shown_by, shows_figures, unhidden
 from .uses import NotGathered, Use, defines, filled, imported, made, run, use, uses_of
 
@@ -81,12 +81,20 @@ def after_training(notebook: Notebook, files: Sequence[FileResult], whole: bool 
     read = {n: found.reads(n, uses, texts) for n in sorted(found.stays)}
     named = sorted(devices.intersection(*[frozenset().union(*read.values())]))
     for n in read:
-        if (not named and _names_a_gpu(texts[n])) or len(named) > 1:
+        if (not named and read[n] & models and _names_a_gpu(texts[n])) or len(named) > 1:
             what = f"several devices ({', '.join(named)})" if named else "a GPU of its own"
             raise NotGathered(
                 notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY, devices, case="held"
             )
     return After(cells, models, next(iter(named), ""), loaders, alone)
+
+
+def after_launch(notebook: Notebook) -> frozenset[int]:
+    """The cells of a migrated notebook that its own process runs, after the last call of the launcher."""
+    texts = [masked(cell.text) for cell in notebook.cells]
+    last = max((n for n, text in enumerate(texts) if f"{LAUNCHER}(" in text), default=len(texts))
+    cells = range(last + 1, len(texts))
+    return frozenset(cells) | _of_these_alone(texts, uses_of(texts), cells)
 
 
 def _of_these_alone(texts: Sequence[str], uses: Sequence[Use], cells: Collection[int]) -> frozenset[int]:

@@ -41,10 +41,7 @@ class Shown:
             held = f"what it reads ({', '.join(of_process)}) stays in the training processes"
             if name or n not in self.after.stays:
                 raise displays(self.cells[n], name, held, of_process, case="held")
-            start = self.cells[min(self.after.cells, default=n)].number
-            moved = f"Move this cell before cell {start}. If what it reads is data: "
-            place = moved if start != self.cells[n].number else ""
-            raise NotGathered(self.cells[n].number, held, f"{place}{REMEDY}", of_process, case="held")
+            raise NotGathered(self.cells[n].number, held, f"{self._to_training(n)}{REMEDY}", of_process, case="held")
         if n > self.chosen[-1] or function:
             return
         later = [m for m in self.chosen if m > n]
@@ -60,6 +57,23 @@ class Shown:
             raise displays(
                 self.cells[n], name, "it may draw random numbers between those of the training", case="random"
             )
+
+    def _to_training(self, n: int) -> str:
+        """That a cell may be moved to the training, with the cells that it needs; empty where it needs the first one
+        that stays with the notebook."""
+        start = min(self.after.cells, default=n)
+        needed = {n}
+        while more := {
+            m
+            for m in range(start, n)
+            if m not in needed and any(self.uses[m].binds & self.uses[k].reads for k in needed)
+        }:
+            needed |= more
+        if start in needed:
+            return ""
+        others = [str(self.cells[m].number) for m in sorted(needed - {n})]
+        along = f", with cell{'' if len(others) == 1 else 's'} {', '.join(others)}," if others else ""
+        return f"Move this cell{along} before cell {self.cells[start].number}. If what it reads is data: "
 
     def returned(self) -> list[str]:
         """The names that cells read and the training makes, in the order of making."""

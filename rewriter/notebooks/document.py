@@ -54,11 +54,6 @@ class Cell:
         """What Jupyter shows beside the cell, to be added to its number: `` In[7]``; empty if it never ran."""
         return "" if self.count is None else f" In[{self.count}]"
 
-    @property
-    def magic(self) -> bool:
-        """Whether the cell contains something that only a notebook understands."""
-        return MASK in masked(self.text)
-
 
 @dataclass(frozen=True)
 class Notebook:

@@ -22,6 +22,7 @@ from .closures import Definition, check_taken, definitions, reached, taken_along
 from .document import MASK, Cell, Notebook, masked
 from .given import arguments, begun, check_loading, looking_at, made_before, read_first
 from .last_values import LastValues, displaying
+from .magics import used_by_magics
 from .pictures import check_shown, for_rules, of_main_process, without_show
 from .shown import (
     for_function,
@@ -123,7 +124,14 @@ def gathered(
     of_shown = (partial(shown.check, position) for position in sorted(beside))
     of_staying = partial(check_taken, notebook.cells, staying, taken, local)
     check_all(
-        [*of_along, of_staying, *of_cells, partial(_check_names, notebook.cells, uses, chosen, passed), *of_shown]
+        [
+            *of_along,
+            of_staying,
+            *of_cells,
+            partial(_check_magics, notebook.cells, texts, uses, chosen),
+            partial(_check_names, notebook.cells, uses, chosen, passed),
+            *of_shown,
+        ]
     )
     plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
     for position, (_, lines) in apart.items():
@@ -248,6 +256,21 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
                 case="function",
             )
     check_shown(cell, tree.body, unshown)
+
+
+def _check_magics(cells: Sequence[Cell], texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int]) -> None:
+    """Refuse magics that stay in their cells, above the function, and read what is made in it."""
+    for n in chosen:
+        inside, apart = for_function(texts[n], uses[n].repeats)
+        reads, _ = used_by_magics("\n".join(apart))
+        if own := sorted(reads & (use(inside).binds | made(uses, [m for m in chosen if m < n]))):
+            raise NotGathered(
+                cells[n].number,
+                f"a magic reads `{own[0]}`, which the training makes",
+                "Move it to a cell after the training",
+                [f"${own[0]}", f"{{{own[0]}"],
+                case="magic",
+            )
 
 
 def _check_classes(cells: Sequence[Cell], texts: Sequence[str], chosen: Sequence[int]) -> None:

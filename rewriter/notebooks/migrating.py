@@ -18,7 +18,7 @@ from ..pipeline import Plan, plan
 from ..result import Change, Diagnosis, FileResult, Result, Trait
 from ..rule import Entry
 from ..source import Source
-from .after import After, after_training, check_functions, choosing, drawing
+from .after import After, after_launch, after_training, check_functions, choosing, drawing
 from .closures import definitions, reached
 from .document import Notebook, file_of, invalid, masked, source_of
 from .gather import BELOW, NAME, gathered, top_level
@@ -64,7 +64,9 @@ def plan_notebook(
     planned = plan([source_of(notebook, script), *modules], *settings)
     result = planned.result()
     if LAUNCHER in script:
-        return NotebookPlan(notebook, planned)
+        seen = notebook.script(_hidden(notebook, after_launch(notebook)))
+        alike = seen == script
+        return NotebookPlan(notebook, planned if alike else plan([source_of(notebook, seen), *modules], *settings))
     try:
         home = home_of(result.files) if result.changed else None
     except NotGathered as why:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .document import MASK, Cell
+from .magics import run_by
 from .uses import NotGathered
 
 HIDDEN = "pass#<shown>"
@@ -41,8 +42,6 @@ _HARMLESS = re.compile(
     r"|!\s*(pip3?|conda|apt|apt-get|nvidia-smi|ls|pwd|wget|curl|gdown|kaggle|git|unzip|tar|mkdir|echo|date|free|df|nproc"
     r"|lscpu|uname)\b|%%time\s*$|%%capture\s*$)"
 )
-_RUNS = re.compile(r"\s*%(time|timeit|prun|memit)\s+(.+)")
-"""Magics of a line that run the code after them."""
 
 
 def showing(texts: Sequence[str]) -> frozenset[str]:
@@ -241,8 +240,7 @@ def run_by_magics(texts: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     own = {node.name for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     for n, text in enumerate(texts):
         for number, line in enumerate(text.split("\n"), 1):
-            found = _RUNS.match(line.partition(MASK)[2])
-            called = own & set(re.findall(r"(\w+)\(", found[2])) if found is not None else ()
+            called = own & set(re.findall(r"(\w+)\(", run_by(line.partition(MASK)[2])))
             yield from ((n, number, name) for name in sorted(called))
 
 

@@ -8,6 +8,8 @@ import symtable
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from .magics import used_by_magics
+
 _READERS = frozenset(
     "print len sum max min any all sorted enumerate zip range list tuple set dict str float int round repr type".split()
 )
@@ -74,6 +76,9 @@ def use(text: str) -> Use:
     for name, bound in _order(tree):
         first.setdefault(name, bound)
     reads = {name for name in reads | {n for n, bound in first.items() if not bound} & binds if not first.get(name)}
+    by_magics, bound_by_magics = used_by_magics(text)
+    reads |= by_magics - binds
+    binds |= bound_by_magics
     return Use(frozenset(binds), frozenset(reads), all(defines(statement) for statement in tree.body))
 
 

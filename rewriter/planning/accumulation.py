@@ -80,7 +80,7 @@ class _WindowReader:
     def _window(
         self, unit: Unit, loop: cst.For, gate: cst.If, record: CallRecord, size: cst.BaseExpression
     ) -> Window | None:
-        loss = _divided(unit, loop, record, size)
+        loss = _divided(loop, record, size)
         known = Switches(self.state, self.reach, self.code).known(unit, size) if self.code is not None else None
         models = self._models(unit, loop)
         if loss is None or known is None or not models:
@@ -164,7 +164,7 @@ def _modulus(node: cst.BaseExpression, number: str) -> cst.BaseExpression | None
 
 
 def _divided(
-    unit: Unit, loop: cst.For, record: CallRecord, size: cst.BaseExpression
+    loop: cst.For, record: CallRecord, size: cst.BaseExpression
 ) -> tuple[cst.CSTNode | None, cst.CSTNode | None, str] | None:
     """The statement, or the operand of the backward pass, that divides the loss by the window, and the loss's name."""
     func = record.node.func

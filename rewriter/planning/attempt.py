@@ -30,8 +30,8 @@ from ..analysis.syntax.walk import descendants
 from ..facts.effects import EffectKind
 from ..facts.module import Gather
 from ..facts.placement import Move, Placement
+from ..facts.reasons import Reason
 from ..facts.roles import Origin, Role
-from ..findings import Finding
 from .collected import Collected
 from .device_reads import vanishing
 from .prepare import plan
@@ -90,7 +90,7 @@ class Attempt:
             for unit, placement in fed_before_move(mover, self.reach, self.training, self._early):
                 self.parts[unit].placements.append(placement)
 
-    def _tell(self, found: Iterable[tuple[Unit, Finding]]) -> None:
+    def _tell(self, found: Iterable[tuple[Unit, Reason]]) -> None:
         for unit, finding in found:
             self.parts[unit].findings.append(finding)
 
@@ -151,10 +151,10 @@ class Attempt:
             return
         own = self._gathers()
         for unit, answer in agreements(self.state, self.reach, self.training, equality, own, self._open):
-            if isinstance(answer, Finding):
-                self.parts[unit].findings.append(answer)
-            else:
+            if isinstance(answer, Gather):
                 self.parts[unit].gathers.append(answer)
+            else:
+                self.parts[unit].findings.append(answer)
 
     def _gathers(self) -> list[tuple[Unit, Gather]]:
         return [(unit, gather) for unit, part in self.parts.items() for gather in part.gathers]
@@ -162,7 +162,7 @@ class Attempt:
     def _is_shared(self, loop: cst.CSTNode, loader: Origin) -> bool:
         return loader in self.plan.prepared and not self._reads_early(loop, loader)
 
-    def _apart(self, equality: Equality, gathers: Iterable[tuple[Unit, Gather]]) -> Iterator[tuple[Unit, Finding]]:
+    def _apart(self, equality: Equality, gathers: Iterable[tuple[Unit, Gather]]) -> Iterator[tuple[Unit, Reason]]:
         """Findings for what all processes must do together, and only some of them come to."""
         if self.program.adopted:
             return
@@ -174,7 +174,7 @@ class Attempt:
         together = backwards if self.program.settled else (*backwards, *steps, *loops, *whole)
         yield from met_apart(self.program.guards, together)
 
-    def _on_cpu(self) -> Iterator[tuple[Unit, Finding]]:
+    def _on_cpu(self) -> Iterator[tuple[Unit, Reason]]:
         """Findings for what stays whole by the script's own will, and is moved by nobody."""
         if self.program.adopted:
             return

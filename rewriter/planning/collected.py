@@ -16,11 +16,10 @@ from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
 from ..analysis.devices.moves import Mover
-from ..analysis.devices.scattered import applied, lent_wrapper, scattered
+from ..analysis.devices.scattered import applied, scattered
 from ..analysis.devices.visible_gpus import chooses, left_to_launcher
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.remarks import of_apex
-from ..analysis.distributed.manual_ddp import without_prefix
 from ..analysis.distributed.wrapper_reads import WrapperReads
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
@@ -59,9 +58,15 @@ from ..facts.checkpoints import StateDict, Wait
 from ..facts.effects import EffectKind, Folder, Received
 from ..facts.module import Behaviour, Count, Form, Gather, MixedPrecision
 from ..facts.placement import Move, Placement
+from ..facts.reasons import Reason
+from ..facts.reasons.devices import LentWrapper
+from ..facts.reasons.distributed import NoPrefix
 from ..facts.roles import Role
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
+from ..wording import worded
+from .device_reads import vanishing
+from .former_wrappers import with_announcements
 from .found_anyway import found_anyway
 from .prepare import PreparePlan
 from .program import ProgramFacts
@@ -93,7 +98,8 @@ class Collected:
         self.lent_choices = [s for s in chosen if s not in self.visible and chooses(unit, s)]
         self.legacy = legacy_tensors(state, unit, mover)
         self.hand = program.hand
-        self.wrappers = [*mover.unwrapped(unit, process_calls.wrappers("threads")), *applied(mover, unit)]
+        threads = with_announcements(state, unit, mover.unwrapped(unit, process_calls.wrappers("threads")))
+        self.wrappers = [*threads, *applied(mover, unit)]
         self.unwrapped = mover.unwrapped(unit, process_calls.wrappers("processes")) if self.hand is not None else []
         gone = process_calls.wrappers("threads")
         gone |= process_calls.wrappers("processes") if self.hand is not None else frozenset()
@@ -117,7 +123,7 @@ class Collected:
         self.scattered = [each for each in handed if each.node not in moved]
         around = (wrapper for wrapper in self.wrappers if wrapper.move is not Move.CALL)
         lent = ((w, program.shared.get(unit.names.function(w.node))) for w in around)
-        self.scattered += [lent_wrapper(wrapper.node, user) for wrapper, user in lent if user is not None]
+        self.scattered += [LentWrapper(wrapper.node, user) for wrapper, user in lent if user is not None]
         self.placements += [each for each in self.scattered if isinstance(each, Placement)]
         self.gathers = [g for e in understood for g in (e.gather, *e.parts) if g is not None]
         totals = anyway.totals
@@ -133,7 +139,9 @@ class Collected:
         states = [s.call for s in self.state_dicts if unit.names.function(s.call) not in program.shared]
         joined = settled_here(self.gathers).union(states)
         self.output = output(state, unit, reach, training, Together(state, reach, training, joined))
-        self.effects, self.handles = self.output.effects, self.output.handles
+        unsaid = {n for w in self.wrappers for n in vanishing(w)}
+        self.effects = [effect for effect in self.output.effects if effect.node not in unsaid]
+        self.handles = self.output.handles
         self.gathers = metrics.outside_guards(self.gathers, self.effects)
         self.folders: list[Folder] = list(anyway.folders)
         answers = [answer for other, answer in program.received if other is unit]
@@ -153,10 +161,11 @@ class Collected:
         compiles = bool(program.config.device)
         self.deferred = list(deferred(state, unit, reach, training)) if compiles else []
         later = {one.call for one in self.deferred if program.config.enables("deferred_reads")}
-        self.findings = [
+        reasons = [a for a in totals if not isinstance(a, (Gather, BatchFigure, Count))]
+        self.findings: list[Reason] = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in plan_.findings if u is unit),
-            *(a for a in totals if isinstance(a, Finding) and not self._is_filled_exactly(a)),
+            *(a for a in reasons if not self._is_filled_exactly(a)),
             *left_to_launcher(state, unit, reach, self.visible, program.shared, program.config.launched),
             *anyway.contradictions,
             *(f for u, f in program.weighted if u is unit),
@@ -168,9 +177,9 @@ class Collected:
             *self.output.findings,
             *(checkpoints.of_this_process(unit, s) for s in alone),
             *(a for a in seen if isinstance(a, Finding)),
-            *(a for a in answers if isinstance(a, Finding)),
+            *(a for a in answers if not isinstance(a, Received)),
         ]
-        told = {finding.node for finding in self.findings if finding.id == "once"}
+        told = {reason.node for reason in self.findings if worded(reason).id == "once"}
         self.findings += [f for f in anyway.unseen if f.node not in told]
         if program.settled:
             self._as_it_is()
@@ -198,9 +207,9 @@ class Collected:
         values = bindings_value(names, binding) if binding is not None else [model]
         return any(part in self.inner_models for value in values for part in descendants(value))
 
-    def _is_filled_exactly(self, finding: Finding) -> bool:
+    def _is_filled_exactly(self, reason: Reason) -> bool:
         """Whether a finding speaks of padded shards, and none is: with the global batch kept."""
-        return finding.id == "filled-batch" and self.program.config.keep_global_batch
+        return worded(reason).id == "filled-batch" and self.program.config.keep_global_batch
 
     def _as_it_is(self) -> None:
         """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""
@@ -212,7 +221,7 @@ class Collected:
         self.findings = [
             *(f for u, f in program.blocked if u is unit),
             *(f for u, f in self.plan.findings if u is unit),
-            *(without_prefix(call) for call in prefixed),
+            *(NoPrefix(call) for call in prefixed),
             *self.twofold,
             *(f for u, f in (self.hand.told if self.hand is not None else ()) if u is unit),
             *found_anyway(program, unit).contradictions,
@@ -234,9 +243,10 @@ class Collected:
                 nobody can wait for anybody there.
         """
         function = self.unit.names.function
-        once = [(f, function(f.node)) for f in self.output.findings if f.id == "once" and f.node is not None]
-        told = [f for f, code in once if code in inside or code in asked]
-        self.findings = [f for f in self.findings if f not in told]
+        found = (f for f in self.output.findings if worded(f).id == "once")
+        once = [(f, function(f.node)) for f in found if f.node is not None]
+        told = {id(f) for f, code in once if code in inside or code in asked}
+        self.findings = [f for f in self.findings if id(f) not in told]
         here = [e for e in self.effects if function(e.node) in asked]
         for effect in here:
             self.effects.remove(effect)
@@ -263,13 +273,13 @@ class Collected:
             return
         state, reach, training = self.program.state, self.program.reach, self.program.training
         split = self.program.config.keep_global_batch
-        answers: list[Gather | Finding] = []
+        answers: list[Gather | Reason] = []
         if not self.program.adopted:  # who works with an accelerator has decided how his processes decide
             answers += decisions(state, self.unit, reach, training, equality, split=split)
         reducer = Reducer(state, training, equality)
         for record in training.backwards:
             if record.unit is self.unit:
-                answers.extend(weights(state, training, reducer, record, backward_operand(record)))
+                answers.extend(weights(state, reducer, record, backward_operand(record)))
         answers.extend(closures(state, self.unit, training))
         answers.extend(own_weights(reducer, self.unit))
         answers.extend(self._printed(reducer))
@@ -278,7 +288,7 @@ class Collected:
         answers = [*(a for a in answers if a not in cut), *(_trained_on(a.node) for a in cut)]
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
-        self.findings.extend(a for a in answers if isinstance(a, Finding))
+        self.findings.extend(a for a in answers if not isinstance(a, Gather))
         self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
@@ -291,7 +301,7 @@ class Collected:
             self.findings.extend(tied_shapes(self.unit, reach, training))
             self.findings.extend(own_rows_under(state, self.unit, equality.shared))
             self.findings.extend(placed_rows(reach, self.unit, training, path, equality.shared))
-            if not any(finding.id in _OF_LOSSES for finding in self.findings):
+            if not any(worded(reason).id in _OF_LOSSES for reason in self.findings):
                 self.findings.extend(unclear_losses(state, self.unit, training, equality.shared))
         else:
             self.findings.extend(open_losses(self.program.loss_reductions, self.unit, training))

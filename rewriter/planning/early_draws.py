@@ -13,15 +13,16 @@ from ..analysis.dataflow.values import CallRecord, State, Unit
 from ..analysis.layouts.random_splits import OwnSeed, divides, own_seeds
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.draws import plain_draws
+from ..facts.reasons import Reason
+from ..facts.reasons.draws import OwnSeedDrawn, Unseeded
 from ..facts.roles import Role
 from ..facts.torch_api import randomness
-from ..findings import Finding, Severity
 from .accelerator_path import Way
 
 
 def too_early(
     reach: Reach, way: Way, draws: list[tuple[Unit, cst.Call]], rows: Container[cst.CSTNode]
-) -> Iterator[tuple[Unit, Finding]]:
+) -> Iterator[tuple[Unit, Reason]]:
     """The draws that happen before the accelerator exists: those that become neither rows (``rows``: what these are
     made of) nor a constant of a model only in the code that creates it, where they can be drawn after that."""
     before = Before(reach, way)
@@ -44,7 +45,7 @@ def too_early(
 
 def seeded_apart(
     state: State, reach: Reach, way: Way, given: Container[cst.CSTNode], rows: Container[cst.CSTNode]
-) -> Iterator[tuple[Unit, Finding]]:
+) -> Iterator[tuple[Unit, Reason]]:
     """
     The seeds that differ between processes, and by which rows are made, chosen or ordered.
 
@@ -72,33 +73,15 @@ def seeded_apart(
             yield each.unit, _apart(each, draw)
 
 
-def _apart(found: OwnSeed, drawn: CallRecord) -> Finding:
+def _apart(found: OwnSeed, drawn: CallRecord) -> Reason:
     seed, draw = (unit.names.one_line(call) for unit, call in ((found.unit, found.seed), (drawn.unit, drawn.node)))
-    effect, epochs = "makes other data on each: every rank would read a part of a data set of its own", ""
-    if found.divides:
-        effect = "chooses or orders the data differently on each: some rows would be read by several ranks, and others "
-        effect, epochs = f"{effect}by none", ", with the epoch added where each epoch needs another order"
     sure = not found.sources or any(node in found.sources for node in descendants(found.seed))
-    return Finding(
-        "unseeded",
-        found.seed,
-        f"`{seed}` {'seeds' if sure else 'may seed'} every rank differently, so that `{draw}` {effect}",
-        f"use a number that is the same on all ranks{epochs}",
-        Severity.REVIEW,
-        case="seed",
-    )
+    return OwnSeedDrawn(found.seed, seed, draw, found.divides, sure)
 
 
-def _unseeded(unit: Unit, call: cst.Call, effect: str) -> Finding:
+def _unseeded(unit: Unit, call: cst.Call, effect: str) -> Reason:
     text = unit.names.one_line(call)
-    return Finding(
-        "unseeded",
-        call,
-        f"`{text}` runs before seeds are synchronised: every rank draws other numbers, so that ranks {effect}",
-        "seed the script at the top (torch.manual_seed, np.random.seed, random.seed), or create the accelerator first",
-        Severity.REVIEW,
-        case="draw",
-    )
+    return Unseeded(call, text, effect)
 
 
 class Before:

@@ -7,11 +7,41 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ..analysis.dataflow.callees import method_name
-from ..analysis.dataflow.values import Unit
-from ..analysis.syntax.walk import descendants
+from ..analysis.dataflow.values import State, Unit
+from ..analysis.devices.availability import asks_availability, only_value
+from ..analysis.syntax.walk import descendants, nodes_in
 from ..editing.edits import applied_model
 from ..facts.module import OwnName
 from ..facts.placement import Move, Placement
+
+
+def with_announcements(state: State, unit: Unit, wrappers: Iterable[Placement]) -> Iterator[Placement]:
+    """The wrappers; where the question for the GPUs around one does nothing else but tell of it, all of it goes:
+    ``print("Let's use", torch.cuda.device_count(), "GPUs!")``."""
+    for wrapper in wrappers:
+        block = unit.names.parents.get(wrapper.statement) if wrapper.statement is not None else None
+        guard = unit.names.parents.get(block) if block is not None else None
+        if isinstance(guard, cst.If) and guard.body is block and not isinstance(unit.names.parents[guard], cst.If):
+            other = guard.orelse.body.body if isinstance(guard.orelse, cst.Else) else ()
+            lines = [line for line in (*guard.body.body, *other) if line is not wrapper.statement]
+            ends = guard.orelse is None or isinstance(guard.orelse, cst.Else)
+            if ends and lines and all(map(_tells, lines)) and _asks_for_gpus(state, unit, guard.test):
+                wrapper = wrapper._replace(statement=guard)
+        yield wrapper
+
+
+def _asks_for_gpus(state: State, unit: Unit, test: cst.BaseExpression) -> bool:
+    """Whether a condition asks torch what GPUs there are: ``n_gpu > 1``, for ``n_gpu = torch.cuda.device_count()``."""
+    bindings = (unit.names.binding(name) for name in nodes_in(test, cst.Name))
+    values = (only_value(unit, binding) for binding in bindings if binding is not None)
+    return any(value is not None and asks_availability(state, value) for value in (test, *values))
+
+
+def _tells(line: cst.CSTNode) -> bool:
+    """Whether a line prints or logs, and does nothing else."""
+    small = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+    call = small.value if isinstance(small, cst.Expr) else None
+    return isinstance(call, cst.Call) and method_name(call) in ("print", "info", "debug", "warning")
 
 
 def unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cst.If]:
@@ -35,8 +65,8 @@ def unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cs
 
 def same_branches(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[cst.If]:
     """The conditions that choose between the model inside a wrapper and the same without one, for the same work."""
-    inside = set(inner)
-    asked = (next(unit.names.enclosing(node, cst.If), None) for node in inside)
+    every = list(inner)
+    inside, asked = set(every), (next(unit.names.enclosing(node, cst.If), None) for node in every)
     for choice in dict.fromkeys(asked):
         if not isinstance(choice, cst.If) or not isinstance(choice.orelse, cst.Else):
             continue

@@ -36,7 +36,7 @@ class FoundAnyway:
         self.contradictions = list(contradictions(state, unit, reach))
         self.remarks = [
             *kept_batches(state, unit, training),
-            *remarks(state, unit, reach, training),
+            *remarks(state, unit, reach, training, split=split),
             *same_noise(state, unit, reach, training),
             *same_rows(state, unit, reach),
             *own_streams(state, unit, reach),

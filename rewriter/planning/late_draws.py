@@ -21,15 +21,25 @@ from ..analysis.training.draws import (
     weight_draws,
 )
 from ..analysis.training.weight_noise import WeightNoise, weight_noise
+from ..facts.reasons import Reason
+from ..facts.reasons.draws import (
+    GrownLayers,
+    LateSplit,
+    MadeRows,
+    OrderedRows,
+    RedrawnWeights,
+    RestingLayers,
+    ShakenWeights,
+    UnlikeModel,
+)
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import randomness
-from ..findings import Finding, Severity
 from .prepare import PreparePlan
 
 
 def too_late(
     state: State, reach: Reach, plan: PreparePlan, rows: Container[cst.CSTNode]
-) -> Iterator[tuple[Unit, Finding]]:
+) -> Iterator[tuple[Unit, Reason]]:
     """The weights, the random splits and the rows (``rows``: what they are made of) that are drawn after the last
     ``prepare`` of a model; what new layers keep of a draw."""
     models = {origin: stands for origin, stands in plan.stands.items() if origin.role is Role.MODEL}
@@ -37,11 +47,11 @@ def too_late(
     for draw in weight_draws(state, reach):
         late = after.site(draw)
         if late is not None and not _seeded_alike(state, reach, late):
-            yield state.calls[late].unit, _redrawn(late)
+            yield state.calls[late].unit, RedrawnWeights(late)
     for draw in split_draws(state, reach):
         late = after.site_again(draw)
         if late is not None and not any(_seeded_alike(state, reach, call) for call in (late, draw)):
-            yield state.calls[draw].unit, _split(draw)
+            yield state.calls[draw].unit, LateSplit(draw)
     for made in drawn_models(state, reach) if models else ():
         late = after.site_again(made) if all(model.node is not made for model in plan.prepared) else None
         if late is not None and not any(_seeded_alike(state, reach, call) for call in (late, made)):
@@ -80,7 +90,7 @@ def _seeded_alike(state: State, reach: Reach, site: cst.Call) -> bool:
     return False
 
 
-def _of_layers(state: State, reach: Reach, models: Mapping[Origin, Stands]) -> Iterator[tuple[Unit, Finding]]:
+def _of_layers(state: State, reach: Reach, models: Mapping[Origin, Stands]) -> Iterator[tuple[Unit, Reason]]:
     """What is said of a layer that a model gets after ``prepare``: nothing moves it, or it keeps a plain tensor of what
     was drawn."""
     layers, told = NewLayers(state, reach, models), set[cst.Call]()
@@ -96,110 +106,30 @@ def _of_layers(state: State, reach: Reach, models: Mapping[Origin, Stands]) -> I
                 yield state.calls[site].unit, _grown(site, state.klass[part], kept)
 
 
-def _redrawn(site: cst.Call) -> Finding:
-    return Finding(
-        "late-draw",
-        site,
-        "weights are drawn here after prepare(...), from where on each process draws other numbers: ranks would train "
-        "different weights",
-        "draw them before the model is prepared; in a loop over folds, build the model and its optimizer in each round,"
-        " or let all processes draw the same: torch.manual_seed(fold) before this line",
-        Severity.BLOCKED,
-        case="weights",
-    )
-
-
-def _unlike(unit: Unit, made: cst.Call) -> Finding:
+def _unlike(unit: Unit, made: cst.Call) -> Reason:
     text = unit.names.one_line(made)
-    return Finding(
-        "late-draw",
-        made,
-        f"`{text}` draws its weights after prepare(...), from where on each process draws other numbers, and it is not "
-        "prepared itself: ranks would compute with different weights",
-        "build it before the models that are trained; or let all processes draw the same: torch.manual_seed(0) before "
-        "this line",
-        Severity.BLOCKED,
-        case="model",
-    )
+    return UnlikeModel(made, text)
 
 
-def _shaken(unit: Unit, noise: WeightNoise) -> Finding:
+def _shaken(unit: Unit, noise: WeightNoise) -> Reason:
     text = unit.names.one_line(noise.draw)
-    what = "gradients" if noise.gradients else "weights"
-    return Finding(
-        "late-draw",
-        noise.draw,
-        f"`{text}` changes {what} after prepare(...), from where on each process draws other numbers: ranks would "
-        "train different weights",
-        "let all processes draw the same: make generator = torch.Generator(accelerator.device).manual_seed(0) once, "
-        "and draw with torch.randn(p.shape, generator=generator, device=accelerator.device)",
-        Severity.BLOCKED,
-        case="noise",
-    )
+    return ShakenWeights(noise.draw, text, noise.gradients)
 
 
-def _made(unit: Unit, draw: cst.Call) -> Finding:
+def _made(unit: Unit, draw: cst.Call) -> Reason:
     text = unit.names.one_line(draw)
-    return Finding(
-        "late-draw",
-        draw,
-        f"`{text}` makes rows of the data after prepare(...), from where on each process draws other numbers: ranks "
-        "would make different data, and each read a part of its own",
-        "draw it before the model is prepared, or by a generator that is the same everywhere: "
-        "torch.Generator().manual_seed(0)",
-        Severity.REVIEW,
-        case="rows",
-    )
+    return MadeRows(draw, text)
 
 
-def _ordered(unit: Unit, loader: cst.Call) -> Finding:
+def _ordered(unit: Unit, loader: cst.Call) -> Reason:
     text = unit.names.one_line(loader)
-    return Finding(
-        "late-draw",
-        loader,
-        f"`{text}` is shuffled after prepare(...), from where on each process draws another order, and rows of the "
-        "data are chosen by it: ranks would choose different rows",
-        "choose them before the model is prepared, or give the loader a generator that is the same everywhere: "
-        "generator=torch.Generator().manual_seed(0)",
-        Severity.REVIEW,
-        case="order",
-    )
+    return OrderedRows(loader, text)
 
 
-def _resting(site: cst.Call, unit: Unit) -> Finding:
+def _resting(site: cst.Call, unit: Unit) -> Reason:
     called = unit.names.one_line(site.func)
-    return Finding(
-        "device_placement",
-        site,
-        f"`{called}(...)` makes layers of the model on the CPU, after prepare(...) has placed the model: on a GPU this "
-        "causes a device mismatch",
-        "move the model after this line: model.to(accelerator.device)",
-        Severity.REVIEW,
-        case="late-layers",
-    )
+    return RestingLayers(site, called)
 
 
-def _grown(site: cst.Call, klass: Klass, kept: str) -> Finding:
-    return Finding(
-        "late-draw",
-        site,
-        "layers of the model are made here after prepare(...), from where on each process draws other numbers: their "
-        f"parameters follow rank 0, but `{kept}` of {klass.node.name.value} is a plain tensor of what the process "
-        "itself drew: ranks would compute different functions",
-        "let all processes draw the same here: put the line under `with torch.random.fork_rng():`, after "
-        "torch.manual_seed(0) in that block",
-        Severity.REVIEW,
-        case="plain-tensor",
-    )
-
-
-def _split(site: cst.Call) -> Finding:
-    return Finding(
-        "late-draw",
-        site,
-        "this random split is drawn after prepare(...), from where on each process draws other numbers: ranks would "
-        "split differently, and train on rows that others test on",
-        "draw it before the model is prepared, or give it a generator: generator=torch.Generator().manual_seed(0)",
-        Severity.BLOCKED,
-        case="split",
-    )
+def _grown(site: cst.Call, klass: Klass, kept: str) -> Reason:
+    return GrownLayers(site, kept, klass.node.name.value)

@@ -81,7 +81,7 @@ def plan(
         divided = _one_stays_whole(reach, evaluations, origin)
         lost = code is None or held is None or (not divided and _looked_up_in_loops(reach, training, origin))
         if lost and not divided:
-            _lost(state, reach, code, origin, result)
+            _lost(reach, code, origin, result)
         elif held_too := all_held(state, reach, training, divided, code, held):
             assert code is not None
             groups.setdefault(code, []).extend(held_too)
@@ -449,7 +449,7 @@ def _unplaceable(held: Held) -> Finding:
     return Finding("prepare", held.origin.node, cause, remedy, Severity.BLOCKED, case="used-before")
 
 
-def _lost(state: State, reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:
+def _lost(reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) -> None:
     """What no variable holds is prepared by the expression that gives it: to an object, or to a loop."""
     unit, place = reach.unit_of(origin.place, reach.units[0]), origin.place
     handed = origin.role in (Role.MODEL, Role.OPTIMIZER) and given_on(reach, unit, origin)

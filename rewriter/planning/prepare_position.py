@@ -213,10 +213,18 @@ def given_on(reach: Reach, unit: Unit, origin: Origin) -> bool:
 
 def _given(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
     """What is given something, also by methods that return it: ``[Net().to(device)]``."""
-    above = unit.names.parents.get(node)
-    while isinstance(above, cst.Attribute) and above.attr.value in questions.keeps_module():
-        above = unit.names.parents.get(unit.names.parents.get(above, above))
-    return above
+    return unit.names.parents.get(as_kept(unit, node))
+
+
+def as_kept(unit: Unit, site: cst.CSTNode) -> cst.CSTNode:
+    """What gives the object that a call makes: the call, or the methods that give a model on, ``Net().to(device)``."""
+    node = site
+    while isinstance(attribute := unit.names.parents.get(node), cst.Attribute) and attribute.value is node:
+        call = unit.names.parents.get(attribute)
+        if not isinstance(call, cst.Call) or attribute.attr.value not in questions.keeps_module():
+            break
+        node = call
+    return node
 
 
 def _is_kept_whole(unit: Unit, node: cst.CSTNode) -> bool:
@@ -341,7 +349,7 @@ class _Placer:
 
     def _is_object_of(self, held: Held, call: cst.CSTNode) -> bool:
         """Whether a call makes the object that is given the prepared thing: ``bag`` of ``bag.optimizer``."""
-        assign = self.unit.names.parents.get(call)
+        assign = self.unit.names.parents.get(as_kept(self.unit, call))
         target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
         return isinstance(target, cst.Name) and held.name.rpartition(".")[0] == target.value
 
@@ -397,10 +405,9 @@ def _built(block: _Block, held: Held, limit: int) -> int:
 
 
 def _blocks(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    for node in (getattr(statement, "body", None), getattr(statement, "orelse", None)):
+    parts = [getattr(statement, name, None) for name in ("body", "orelse", "finalbody")]
+    for node in (*parts, *getattr(statement, "handlers", ())):
         if isinstance(node, cst.IndentedBlock):
             yield node
-        elif isinstance(node, cst.Else):
-            yield node.body
-        elif isinstance(node, cst.If):
+        elif isinstance(node, (cst.If, cst.Else, cst.Finally, cst.ExceptHandler)):
             yield from _blocks(node)

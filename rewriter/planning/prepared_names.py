@@ -21,7 +21,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import process_calls, questions
-from .prepare_position import Held, handed_on
+from .prepare_position import Held, as_kept, handed_on
 from .shared_code import chooses_device, used_elsewhere
 
 
@@ -75,20 +75,23 @@ def _of_object(state: State, reach: Reach, code: Code | None, held: Held | None)
     """
     What a constructor keeps, by its name in the code that makes the object: ``controller.model`` for ``self.model``.
 
-    Only of a constructor that files outside the program call as well, with a device that they choose: it stays as it
-    is, and this program alone prepares what the object has.
+    Of a model that builds its own optimizer: what is loaded or initialised after it is made comes before ``prepare``
+    there. Else only of a constructor that files outside the program call as well, with a device that they choose: it
+    stays as it is, and this program alone prepares what the object has.
     """
     if held is None or not isinstance(code, cst.FunctionDef) or code.name.value != "__init__":
         return None
     owner, _, attribute = held.name.partition(".")
     unit, given = reach.unit(code), parameters(code)
     sites = reach.sites(code)
-    if not given or owner != given[0].name.value or "." in attribute or not attribute or len(sites) != 1:
-        return None
-    if used_elsewhere(unit, code) is None or not chooses_device(state, unit, code):
+    if not given or owner != given[0].name.value or "." in attribute or len(sites) != 1:
         return None
     above = reach.unit_of(sites[0], unit)
-    assign = above.names.parents.get(sites[0])
+    if not origins(state.values.get(sites[0]), Role.MODEL):
+        elsewhere = used_elsewhere(unit, code) is not None and chooses_device(state, unit, code)
+        if not attribute or not elsewhere:
+            return None
+    assign = above.names.parents.get(as_kept(above, sites[0]))
     target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
     maker = above.names.function(sites[0])
     if not isinstance(target, cst.Name) or maker not in reach.reachable:
@@ -96,7 +99,7 @@ def _of_object(state: State, reach: Reach, code: Code | None, held: Held | None)
     keepers = (keeper for keeper, kept in state.fields() if held.origin in origins(kept))
     if held.origin.role is not Role.MODEL and any(isinstance(k, Instance) and k.node is not sites[0] for k in keepers):
         return None  # another object, too, would keep it as it was before
-    return maker, Held(held.origin, f"{target.value}.{attribute}", [target])
+    return maker, Held(held.origin, f"{target.value}.{attribute}" if attribute else target.value, [target])
 
 
 def _used_below(reach: Reach, training: Training, code: Code, origin: Origin) -> bool:

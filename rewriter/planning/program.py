@@ -41,9 +41,9 @@ from ..facts.abilities import ACCELERATE, TORCHLIFT
 from ..facts.accelerate_names import PREPARES
 from ..facts.effects import Received
 from ..facts.module import Unsynced
+from ..facts.reasons import Reason
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import process_calls
-from ..findings import Finding
 from .accelerate_imports import Swaps, swaps
 from .accumulation import Window
 from .holders import Holders
@@ -135,12 +135,12 @@ class ProgramFacts:
         return FileQuestions(self.reach, self.training)
 
     @cached_property
-    def received(self) -> list[tuple[Unit, Received | Finding]]:
+    def received(self) -> list[tuple[Unit, Received | Reason]]:
         """Names of folders that the main process makes and hands to the others."""
         return list(received(self.state, self.reach))
 
     @cached_property
-    def weighted(self) -> list[tuple[Unit, Finding]]:
+    def weighted(self) -> list[tuple[Unit, Reason]]:
         """Losses that are normalised by something else than the number of rows."""
         return list(weighted(self.state, self.reach, self.training))
 

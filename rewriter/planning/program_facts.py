@@ -25,6 +25,7 @@ from ..facts.module import ModuleFacts
 from ..facts.module_paths import ModulePaths
 from ..facts.roles import Origin, Role
 from ..findings import Finding, Severity
+from ..wording import worded
 from .attempt import Attempt
 from .early_draws import seeded_apart, too_early
 from .late_draws import too_late
@@ -91,7 +92,8 @@ def understand(
 
 
 def _refusals(found: Sequence[ModuleFacts]) -> Iterator[Finding]:
-    return (finding for facts in found for finding in facts.findings if finding.severity is Severity.BLOCKED)
+    told = (worded(reason) for facts in found for reason in facts.findings)
+    return (finding for finding in told if finding.severity is Severity.BLOCKED)
 
 
 class _Analyses(ProgramFacts):
@@ -180,7 +182,7 @@ class _Analyses(ProgramFacts):
             "no-data-parallel-axis",
             "unknown-loader",
         )
-        return any(finding.id in whole for _, finding in self.blocked)
+        return any(worded(reason).id in whole for _, reason in self.blocked)
 
     def _bare(self, unit: Unit) -> ModuleFacts:
         findings = tuple(f for u, f in self.blocked if u is unit)

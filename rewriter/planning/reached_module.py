@@ -15,11 +15,9 @@ from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
-from ..analysis.devices.visible_gpus import chosen_for_others, pinned_for_others
 from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.diagnostics.own_noise import own_noise
 from ..analysis.distributed.cuda_guards import CudaGuards
-from ..analysis.distributed.manual_ddp import unconnected
 from ..analysis.effects import checkpoints
 from ..analysis.effects.folders import made_by_all, may_be_there
 from ..analysis.effects.unseen import before_training
@@ -38,8 +36,9 @@ from ..facts.effects import EffectKind
 from ..facts.module import Call, Count, Fact, Form, ModuleFacts
 from ..facts.module_paths import ENTRY
 from ..facts.placement import DeviceRead, Move, Placement
+from ..facts.reasons.devices import ChosenForOthers, PinnedForOthers
+from ..facts.reasons.distributed import Unconnected
 from ..facts.roles import Role
-from ..findings import Finding
 from .accelerator_path import Way
 from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
@@ -106,7 +105,7 @@ class ReachedModule:
         def joined(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.after
 
-        told.extend(chosen_for_others(s) for s in found.lent_choices if not joined(s))  # after that it has no effect
+        told.extend(ChosenForOthers(s) for s in found.lent_choices if not joined(s))  # after that it has no effect
         told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here, existing=not new))
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
@@ -127,7 +126,7 @@ class ReachedModule:
         told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined, dead=dead))
         told.extend(unmoved(a.loop) for a in found.arrivals if not here(a.loop))
         for given in found.scattered:
-            if isinstance(given, Finding):
+            if not isinstance(given, Placement):
                 told.append(given)
             elif not here(given.node):
                 told.append(unmoved_input(unit, given.node))
@@ -137,15 +136,12 @@ class ReachedModule:
             handed = {n for _, h in way.handings if h.replaces is not None for n in descendants(h.replaces)}
             if handed.issuperset(settings.flag.reads):
                 home = home._replace(gives="")
-        removed = {
-            n
-            for d in ([home.node, *home.removed] if home and home.side is Side.INSTEAD else [])
-            for n in descendants(d)
-        }
+        instead = [home.node, *home.removed] if home and home.side is Side.INSTEAD else []
+        removed = {n for d in instead for n in descendants(d)}
         if home is not None and home.side is Side.BEFORE:
             removed.update(n for d in home.removed for n in descendants(d))
         if found.hand is not None and way.home is not None and not way.joins and unit is way.home[0]:
-            told.append(unconnected(way.home[1].node))
+            told.append(Unconnected(way.home[1].node))
         placed = (*found.placements, *found.wrappers, *found.unwrapped)
         gone = vanished(unit, way, placed, found.precision(), removed)
         reads = list(device_reads(program.state, program.reach, unit, way, gone))
@@ -166,9 +162,12 @@ class ReachedModule:
         )
         placements = tuple(p for p in found.placements if self._moves(p))
         pins = found.pins if new and found.hand is None else ()
-        told.extend(pinned_for_others(pin.node) for pin in pins if pin not in placements)
-        guards = list(CudaGuards(program.state, program.reach, unit, placements).opened()) if new else []
-        told.extend(guard for guard in guards if isinstance(guard, Finding))
+        told.extend(PinnedForOthers(pin.node) for pin in pins if pin not in placements)
+        flagged = settings.flag is not None and way.home is not None and "cpu" in dict(way.home[1].arguments)
+        cpu = settings.flag.said(unit) if settings.flag is not None and flagged else None
+        questions = CudaGuards(program.state, program.reach, unit, placements if new else (), cpu)
+        guards = list(questions.opened())
+        told.extend(guard for guard in guards if not isinstance(guard, (cst.If, cst.IfExp)))
         window, unsynced = settings.window, settings.unsynced
         plain = transparent or not found.unwrapped
         return ModuleFacts(
@@ -195,7 +194,8 @@ class ReachedModule:
             on_cpu=way.home is not None and way.home[1].arguments == _ON_CPU,
             placements=placements,
             arrivals=tuple(a for a in found.arrivals if here(a.loop)),
-            opened=tuple(guard for guard in guards if not isinstance(guard, Finding)),
+            opened=tuple(guard for guard in guards if isinstance(guard, (cst.If, cst.IfExp))),
+            closed=tuple(questions.closed()),
             device_reads=tuple(reads),
             still_called=tuple((unit.names.statement(call), call) for call in still),
             connects=way.joins,
@@ -459,14 +459,14 @@ class ReachedModule:
         return names.function(made) is code and names.order(node) < names.order(made)
 
     def _call(self, call: cst.Call) -> Call:
-        state, training, reach = self._program.state, self._program.training, self._program.reach
+        state, training = self._program.state, self._program.training
         record = state.calls[call]
         name = called_name(record)
         role, because = None, ""
         if origins(record.receiver, Role.ACCELERATOR):
             role, because = Role.ACCELERATOR, "the accelerator's own"
         elif name == "backward" and record in training.backwards:
-            loss, because = is_loss(state, training, record, reach)
+            loss, because = is_loss(state, record)
             role = Role.LOSS if loss else None
         asks = record in training.backwards and not self._program.settled
         reduction = self._program.loss_reductions.of(record).word if asks else "mean"

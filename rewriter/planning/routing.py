@@ -215,7 +215,7 @@ class Router:
 
     def _kept(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
         """Let a method, or a function inside one, read the accelerator from its object."""
-        if code is not method and not self._inner(code, method, klass, way, trail):
+        if code is not method and not self._inner(code, method, way, trail):
             return False
         home, at_home = way.code, self._at_home(klass, way)
         constructor = at_home and isinstance(home, cst.FunctionDef) and home.name.value == "__init__"
@@ -268,7 +268,7 @@ class Router:
             return False
         if not self._reach(builder, way, (*trail, code)):
             return False
-        if code is not method and not self._inner(code, method, klass, way, (*trail, code)):
+        if code is not method and not self._inner(code, method, way, (*trail, code)):
             return False
         way.stores[builder] = self.holders.unit(builder)
         way.reaches.add(code)
@@ -301,7 +301,7 @@ class Router:
         base = base_call(init)
         return frozenset(self.reach.runs(base, self.holders.unit(init)) if base is not None else ())
 
-    def _inner(self, code: Code, method: cst.FunctionDef, klass: Klass, way: Way, trail: tuple[Code, ...]) -> bool:
+    def _inner(self, code: Code, method: cst.FunctionDef, way: Way, trail: tuple[Code, ...]) -> bool:
         """Whether a function inside a method can read what the method can."""
         unit = self.reach.unit(code)
         name = receiver(method)

@@ -9,6 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
+from ..analysis.syntax.walk import descendants
 from ..facts.accelerator import Prepare
 from ..facts.checkpoints import Save, Wait
 from ..facts.effects import Effect, EffectKind, Handle, Received
@@ -90,8 +91,10 @@ def unreached_effects(
     why: Callable[[cst.CSTNode], str],
 ) -> Iterator[Finding]:
     """Prints, writes and names of folders that every process makes; ``why``: what keeps the accelerator from a node."""
-    for effect in effects:
-        if not here(effect.node) and not effect.optional:
+    away = [effect for effect in effects if not here(effect.node) and not effect.optional]
+    within = {node for effect in away for node in descendants(effect.node) if node is not effect.node}
+    for effect in away:
+        if effect.node not in within:  # what is guarded with a statement around it has been named there
             yield Finding(
                 _RULES.get(effect.kind, "main_process"),
                 effect.node,

@@ -17,6 +17,7 @@ from ..analysis.layouts.sums_of_means import mean_of_batches, not_summed
 from ..analysis.syntax.walk import descendants
 from ..facts.roles import Role
 from ..findings import Severity
+from ..wording import worded
 from .attempt import Attempt
 from .program import ProgramFacts
 from .reached_module import ReachedModule
@@ -54,7 +55,7 @@ def without_accelerator(found: Attempt) -> Left:
 
 def undecided(found: Attempt) -> bool:
     """Whether a decision would be one process's own, and processes could part by it."""
-    findings = (finding for part in found.parts.values() for finding in part.findings)
+    findings = (worded(reason) for part in found.parts.values() for reason in part.findings)
     return any(f.id == "local-decision" and f.severity is Severity.BLOCKED for f in findings)
 
 

@@ -237,6 +237,14 @@ class Map:
                 found[path].setdefault(word, by_itself(path))
         return found
 
+    def imported_elsewhere(self, program: Program) -> set[Path]:
+        """The files of a program that any other file imports, directly or through others, tests too."""
+        here = {absolute(file.path) for file in program.files}
+        roots = _import_roots(program)
+        own = {absolute(path) for path in program.paths}
+        reached = self._reached(here, self._around(program, roots), roots, lambda path: path in own)
+        return {path for hit in reached.values() for path in hit}
+
     def _methods_named(
         self, user: Path, hit: Collection[Path], roots: Sequence[Path], own: Collection[Path], here: Collection[Path]
     ) -> dict[Path, list[str]]:
@@ -417,7 +425,12 @@ def by_itself(path: Path) -> str:
     return f"{path} itself (when it is started)"
 
 
-def layout_of(program: Program, shared: dict[Path, dict[str, str]]) -> ModulePaths:
-    """How the modules of a program find each other."""
-    places = {file.name: Place(file.name, file.package, shared.get(file.path, {})) for file in program.files}
+def layout_of(
+    program: Program, shared: dict[Path, dict[str, str]], elsewhere: Collection[Path] = frozenset()
+) -> ModulePaths:
+    """How the modules of a program find each other, and which of them other files import."""
+    places = {
+        file.name: Place(file.name, file.package, shared.get(file.path, {}), absolute(file.path) in elsewhere)
+        for file in program.files
+    }
     return ModulePaths(places, program.aliases, {start: tuple(found) for start, found in program.families.items()})

@@ -367,7 +367,8 @@ class Surveyor:
     def _migrated(self, program: Program, inside: Collection[Path], started: Collection[Path]) -> Result | None:
         try:
             notebook, sources, each = self._read(program)
-            layout = layout_of(program, self.map.users(program, inside, started))
+            users = self.map.users(program, inside, started)
+            layout = layout_of(program, users, self.map.imported_elsewhere(program))
             given = Given(tuple(sources), each[program.entry], layout, each, notebook)
             self.survey.programs = [known for known in self.survey.programs if known.sources != given.sources]
             self.survey.programs.append(given)

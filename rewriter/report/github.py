@@ -43,7 +43,7 @@ def _change(file: FileResult) -> Iterator[str]:
 
 def _finding(group: FindingGroup) -> str:
     file, found = group.file, group.first
-    text = f"{found.message}. {in_a_sentence(found.remedy)}".rstrip(". ")
+    text = found.message + (f"\nhelp: {in_a_sentence(found.remedy)}" if found.remedy else "")
     if others := group.also():
         text += f"\n{others[0].upper()}{others[1:]}"
     column = found.column if file.source.notebook is None else 0

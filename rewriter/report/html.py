@@ -24,8 +24,9 @@ from .curves import picture
 from .expect import expectations
 from .frames import error_views, place
 from .groups import ORDER, FindingGroup, groups
-from .html_diff import WEIGHTS, sheet, weight
+from .html_diff import WEIGHTS, NumberedGroup, sheet, weight
 from .html_frames import code_words, frame, meaning, option_words, path_words
+from .inline import told_of
 from .summary import audit_total, outcome
 from .table import ProgramRow, heading, rows
 from .text import counted, steps
@@ -64,7 +65,14 @@ def page(
     found = groups(result)
     table = rows(result, programs) if programs else []
     shown_files = [(number, file) for number, file in enumerate(result.files) if _shown(file)]
-    sections = [_file(number, file, names[number], rules or {}) for number, file in shown_files]
+    numbers = {id(group): n for n, group in enumerate(found)}
+    by_line = [
+        {line: [(numbers[id(group)], group) for group in said] for line, said in told_of(file, found).items()}
+        if file.changed and file.diagnoses
+        else {}
+        for file in result.files
+    ]
+    sections = [_file(number, file, names[number], rules or {}, by_line[number]) for number, file in shown_files]
     anchors = {id for section in sections for id in _ANCHOR.findall(section)}
     parts = [
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>",
@@ -198,10 +206,15 @@ def _bad(file: FileResult) -> bool:
 
 
 def _link(number: int, file: FileResult, name: str, *, edits: bool) -> str:
-    """A file with the number of its edits; of an audit, that of its findings."""
+    """A file with the number of its edits, and of its findings where it has no edits; of an audit, of its findings."""
     bad = " class='has-blocked'" if _bad(file) else ""
-    count = len(file.changes if edits else file.diagnoses)
-    return f"<li><a href='#file{number}'{bad}><span>{path_words(name)}</span><span>{count}</span></a></li>"
+    findings = len({(found.id, found.message) for found in file.diagnoses})
+    count = len(file.changes) if edits and (file.changed or not findings) else findings
+    what = "edit" if edits and (file.changed or not findings) else "finding"
+    return (
+        f"<li><a href='#file{number}'{bad}><span>{path_words(name)}</span>"
+        f"<span title='{counted(count, what)}'>{count if what == 'edit' else counted(count, what)}</span></a></li>"
+    )
 
 
 def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
@@ -329,13 +342,19 @@ def _curves(data: Mapping[str, Any]) -> dict[str, list[float]]:
 # A file ---------------------------------------------------------------------------------------------------------------
 
 
-def _file(number: int, file: FileResult, name: str, rules: Mapping[str, str]) -> str:
+def _file(
+    number: int,
+    file: FileResult,
+    name: str,
+    rules: Mapping[str, str],
+    found: Mapping[int, Sequence[NumberedGroup]],
+) -> str:
     edits = counted(len(file.changes), "edit") if file.changed else "unchanged"
     state = " <small class='word blocked'>blocked</small>" if file.blocked else ""
     body = ""
     if file.changed:
         none = "<p class='none' hidden>No change in this file fits the filters.</p>"
-        body = f"<div class='sheet'>{sheet(number, file, rules)}</div>{none}"
+        body = f"<div class='sheet'>{sheet(number, file, rules, found)}</div>{none}"
     height = _AROUND + _LINE * body.count("<tr")  # about what it takes, for as long as it is out of sight
     return (
         f"<section id='file{number}' class='file' style='contain-intrinsic-height: auto {height}px'>"

@@ -10,12 +10,15 @@ from ..findings import Severity
 from ..result import Change, FileResult
 from ..source import Cells
 from .colors import Span, colors
+from .groups import FindingGroup
 from .html_frames import code_words
+from .hunk_place import place_of_hunk
 from .inline import Numbering, numberings
 from .rows import DiffBlock, Row, hunks_of, is_whole, reasons
 from .text import at_lines, visible
 
 WEIGHTS = ("safe", "check")
+NumberedGroup = tuple[int, FindingGroup]
 
 
 def weight(change: Change) -> str:
@@ -23,23 +26,36 @@ def weight(change: Change) -> str:
     return WEIGHTS[change.severity is not Severity.NOTE]
 
 
-def sheet(number: int, file: FileResult, rules: Mapping[str, str]) -> str:
-    """Return the table; ``number`` is that of the file on the page."""
+def sheet(
+    number: int, file: FileResult, rules: Mapping[str, str], found: Mapping[int, Sequence[NumberedGroup]] | None = None
+) -> str:
+    """Return the table; ``number`` is that of the file on the page, and ``found`` the findings by the line, each with
+    its number."""
     old, new = map(colors, file.texts)
     columns = "<colgroup><col class='n'><col><col class='n'><col></colgroup>"
     numbers = numberings(file)
     parts: list[str] = []
-    for n, hunk in enumerate(hunks_of(file)):
-        side = 0 if file.source.notebook is None else 1  # a line of a notebook may come from another cell
-        place = numbers[side].place(next((line for row in hunk.rows if (line := (row.old, row.new)[side])), 1))
+    told = found or {}
+    for n, hunk in enumerate(hunks_of(file, told=[line for line in told if line])):
+        place = escape(place_of_hunk(file, hunk, numbers, lambda row: row.old in told))
         parts.append(f"<tbody data-hunk='{n}'><tr class='gap'><td colspan='4'>{place}</td></tr></tbody>")
         for block in hunk.blocks:
             parts.append(_opening(n, block))
             if block.changed:
                 parts.append(_why(block.changes, rules, file.source.notebook))
-            parts.extend(_row(row, number, old, new, numbers) for row in block.rows)
+            for row in block.rows:
+                parts.append(_row(row, number, old, new, numbers))
+                parts.extend(_said(group) for group in told.get(row.old, ()) if row.old)
             parts.append("</tbody>")
     return f"<table class='diff'>{columns}{''.join(parts)}</table>"
+
+
+def _said(numbered: NumberedGroup) -> str:
+    """A finding below its line, in a sentence; a link leads to all that is said of it."""
+    number, group = numbered
+    word, id = group.first.severity.value, escape(group.first.id)
+    link = f"<a href='#finding{number}'><b class='word'>{word}</b> <span class='chip'>{id}</span></a>"
+    return f"<tr class='said {word}'><td colspan='4'>{link}{code_words(group.message())}</td></tr>"
 
 
 def _opening(hunk: int, block: DiffBlock) -> str:

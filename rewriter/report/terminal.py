@@ -21,6 +21,7 @@ from ..editing.opcodes import CONTEXT
 from ..result import FileResult
 from .diff import shown
 from .groups import FindingGroup
+from .hunk_place import indent_of, place_of_hunk
 from .inline import COLORS, Numbering, Told, marked, numberings, said, told_of
 from .rows import DiffBlock, Hunk, Row, Span, cell_name, hunks_of, is_whole, reasons
 from .text import at_lines, visible
@@ -33,7 +34,6 @@ _HANG = 4
 """What is wrapped of a line is indented so much further than the line, as long as that leaves ``_WIDE`` columns."""
 _WIDE = 40
 _PIECE = re.compile(r"\s+|\w+|[^\w\s]")
-_DEFINITION = re.compile(r"\s*(?:async\s+def|def|class)\s+\w+")
 _OUT, _IN, _DIM, _WHY = "red", "green", "dim", "yellow"
 _MARK = "reverse"
 _TOLD = Style(meta={"told": True})
@@ -73,7 +73,7 @@ def print_hunk(
 ) -> None:
     """Print one hunk: where it is, and its blocks."""
     sheet = _Sheet(console, *numberings(file), told or {}, hunk)
-    _print(console, [Text(_place(file, hunk, sheet), style="cyan")])
+    _print(console, [Text(f"@@ {place_of_hunk(file, hunk, (sheet.old, sheet.new), sheet.found)} @@", style="cyan")])
     for block in hunk.blocks:
         _print(console, _why(block, sheet))
         _print(console, _columns(block, sheet) if side_by_side else _lines(block, sheet))
@@ -118,32 +118,6 @@ def _title(file: FileResult, console: Console) -> Text:
     sign = "-" if console.options.ascii_only else "─"
     line = sign * max(0, min(console.width, 100) - cell_len(name) - 4)
     return Text.assemble((f"{sign * 2} ", _DIM), (name, "bold"), (f" {line}", _DIM))
-
-
-def _place(file: FileResult, hunk: Hunk, sheet: _Sheet) -> str:
-    """Where a hunk is: its first line, and the function around it; of a notebook the cell."""
-    rows = hunk.rows
-    if file.source.notebook is not None:  # its cells are the same in both texts, and a line may come from another one
-        return f"@@ {sheet.new.place(next((row.new for row in rows if row.new), 1))} @@"
-    first = next((row.old for row in rows if row.old), 1)
-    place = sheet.old.place(first)
-    lines = file.texts[0].split("\n")
-    meant = [row for row in rows if row.old and (not row.same or sheet.found(row))]
-    inside = next((row.before for row in meant), None)
-    start = next((row.old for row in meant), first)
-    indent = _indent(inside) if inside is not None else _indent(lines[first - 1])
-    for number in range(start - 1, 0, -1):
-        line = lines[number - 1]
-        if line.strip() and _indent(line) < indent:
-            indent = _indent(line)
-            if found := _DEFINITION.match(line):
-                inner = f", in {visible(found[0].strip())}" if number < first else ""  # else the hunk shows it
-                return f"@@ {place}{inner} @@"
-    return f"@@ {place} @@"
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def _why(block: DiffBlock, sheet: _Sheet) -> Iterator[Text]:
@@ -231,7 +205,7 @@ def _wrapped(text: str, marks: Sequence[Span], style: str, room: int, told: Sequ
     for start, end in told:
         line.stylize(_TOLD, len(visible(text[:start])), len(visible(text[:end])))
     line.expand_tabs(4)
-    hang = max(min(_indent(line.plain) + _HANG, room - _WIDE), 0)
+    hang = max(min(indent_of(line.plain) + _HANG, room - _WIDE), 0)
     first, *rest = _cut(line, room, hang)
     return [first, *(Text(" " * hang) + part for part in rest)]
 

@@ -81,7 +81,7 @@ def _inside(text: str, width: int) -> list[str]:
 def pointed(row: SeenRow) -> list[tuple[str, str, str]]:
     """The places that a broken promise points to: in words, by themselves, and what is there."""
     found = [(f"{row.at}, in the {row.side} script", row.at, row.code)] if row.at else []
-    found += [(f"{row.origin}, where this is computed", row.origin, row.origin_code)] if row.origin else []
+    found += [(f"{row.origin}, where this comes from", row.origin, row.origin_code)] if row.origin else []
     return [(visible(said), place, visible(code)) for said, place, code in found]
 
 

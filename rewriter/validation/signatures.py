@@ -38,11 +38,11 @@ def strangers(program: EmittedProgram) -> Iterator[Violation]:
             if isinstance(function, cst.FunctionDef):
                 bindings = unit.names.scopes[function].bindings
                 for place, param in enumerate(positional(function)):
-                    if _is_accelerator(program, unit, bindings.get(param.name.value), used):
+                    if _is_accelerator(program, bindings.get(param.name.value), used):
                         yield from _given_else(program, unit, function, place, param)
 
 
-def _is_accelerator(program: EmittedProgram, unit: Unit, parameter: Binding | None, used: set[int]) -> bool:
+def _is_accelerator(program: EmittedProgram, parameter: Binding | None, used: set[int]) -> bool:
     """Whether a parameter is used as an accelerator: some call gives it one, or its name says so."""
     if parameter is None:
         return False

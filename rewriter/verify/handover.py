@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 VERSION = 1
 """The version of the format of the request and of the verdict."""
-NOT_COMPARED = 2
-"""The status of a verdict that does not judge the migration."""
 _PROBE = """
 import importlib.util as u
 def has(name):
@@ -43,6 +41,8 @@ _CONCLUSIONS = {0: "HELD.", 1: "BROKEN."}
 """In short, by status, of a runtime that says no more."""
 _BY_NATURE = ("in-batch-pairs", "weighted-mean", "process-memory")
 """Findings which say that training on several processes differs from the original, even if the migration is correct."""
+_WEIGHED = ("backward", "mixed")
+"""One more of these, with its case: a sum in the loss weighs as in one batch of the script."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def request(
 
 def _by_nature(files: Sequence[FileResult]) -> str:
     """Why results on several processes may differ from the original's, as the findings say it."""
-    found = [(file, d) for file in files for d in file.diagnoses if d.id in _BY_NATURE]
+    found = [(file, d) for file in files for d in file.diagnoses if d.id in _BY_NATURE or (d.id, d.case) == _WEIGHED]
     return "; ".join(f"{file.source.path.name}:{d.line}: {d.message}" for file, d in found[:2])
 
 

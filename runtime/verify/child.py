@@ -131,7 +131,7 @@ def _put_hooks_in(task: Task, recorder: Recorder) -> tuple[training.Steps, data.
         ports.install(task.ports)
     if task.by_hand:
         spawning.install(recorder, task.processes, task.spawned)
-    loaders = data.Loaders(recorder, task.double)
+    loaders = data.Loaders(recorder, task.double, task.pretend)
     loaders.install()
     if task.exact:
         order.install()

@@ -218,7 +218,7 @@ class Server:
                 devices=count if self.request.device else 0,
                 said=self.request.by_nature,
             )
-            found += explained(compare(about), self._line, self._text)
+            found += explained(compare(about), self._line, self._text, found)
         return found
 
     def _line(self, promise: Promise) -> str:

@@ -66,7 +66,7 @@ def _first(row: VerdictRow, several: bool) -> str:
     """The promise that is broken first, and where."""
     step = row.detail.partition(":")[0] if row.detail.startswith("step ") else ""
     place = f"the original's {row.at}" if row.side == "original" else row.at
-    on = f"on {row.on} process{'' if row.on == '1' else 'es'}" if several else ""
+    on = f"on {row.on} process{'' if row.on == '1' else 'es'}" if several and "," not in row.on else ""
     return ", ".join(text for text in (f'"{row.promise}"', on, step, place) if text)
 
 
@@ -79,7 +79,7 @@ def rows(promises: Sequence[Promise]) -> list[VerdictRow]:
     found = _told(promises)
     broken = [p for p in found if p.outcome is Outcome.BROKEN]
     broken.sort(key=lambda p: (p.cause.startswith(FOLLOWS), p.step or math.inf))
-    listed = list(map(_broken, broken))
+    listed = [_both(alike) for alike in _alike(broken)]
     untestable = [p for p in found if p.outcome is Outcome.UNTESTABLE]
     for why in dict.fromkeys(p.detail for p in untestable):
         listed.append(_together([p for p in untestable if p.detail == why], why))
@@ -96,6 +96,26 @@ def _told(promises: Sequence[Promise]) -> list[Promise]:
     """Without those about what the script does nothing of: neither does it where another run was cut short."""
     nothing = {p.id for p in promises if p.absent}
     return [p for p in promises if not p.absent and not (p.id in nothing and p.outcome is Outcome.UNTESTABLE)]
+
+
+def _alike(broken: Sequence[Promise]) -> list[list[Promise]]:
+    """Broken promises that are one on several numbers of processes: at one step and line, for one cause."""
+    found: dict[object, list[Promise]] = {}
+    for p in broken:
+        found.setdefault((p.id, p.step, p.at, p.side, p.cause, p.origin), []).append(p)
+    return list(found.values())
+
+
+def _both(alike: Sequence[Promise]) -> VerdictRow:
+    said = {p.processes: p.detail for p in alike}
+    detail = alike[0].detail
+    if len(set(said.values())) > 1:
+        detail = "; ".join(f"on {processes}: {text}" for processes, text in said.items())
+    return replace(_broken(replace(alike[0], detail=detail)), on=_on(alike))
+
+
+def _on(alike: Sequence[Promise]) -> str:
+    return ", ".join(str(number) for number in sorted({p.processes for p in alike}))
 
 
 def _broken(promise: Promise) -> VerdictRow:
@@ -130,8 +150,7 @@ def _folded(held: Sequence[Promise]) -> Iterator[VerdictRow]:
 
 
 def _row(alike: Sequence[Promise], detail: str) -> VerdictRow:
-    on = ", ".join(str(number) for number in sorted({p.processes for p in alike}))
-    return VerdictRow(promise=alike[0].promise, on=on, outcome=alike[0].outcome, detail=detail)
+    return VerdictRow(promise=alike[0].promise, on=_on(alike), outcome=alike[0].outcome, detail=detail)
 
 
 def _of_each(alike: Sequence[Promise]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def _below(row: VerdictRow, width: int) -> Iterator[str]:
     if row.at:
         yield from _code(f"{row.at}, in the {row.side} script", row.at, row.code, width)
     if row.origin:
-        yield from _code(f"{row.origin}, where this is computed", row.origin, row.origin_code, width)
+        yield from _code(f"{row.origin}, where this comes from", row.origin, row.origin_code, width)
     if row.cause:
         yield from _inside(f"likely cause: {row.cause}", width)
 

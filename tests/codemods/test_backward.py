@@ -132,9 +132,22 @@ def test_a_loss_that_is_summed_over_the_batch_says_so(loss: str, summed: bool, l
     assert (gone, findings) == ([], [])
 
 
-def test_a_sum_and_a_mean_in_one_loss_are_refused(lines: Lines) -> None:
-    both = "torch.nn.functional.mse_loss(model(x), y, reduction='sum')"
-    assert lines(backward=f"(loss + {both}).backward()") == ([], [], ["backward"])
+BOTH = "(loss + torch.nn.functional.mse_loss(model(x), y, reduction='sum')).backward()"
+
+
+def test_a_sum_and_a_mean_in_one_loss_are_averaged_and_told(lines: Lines) -> None:
+    """Each process takes a batch of the script, in which the sum weighs against the mean as it did: once refused."""
+    gone, come, findings = lines(backward=BOTH)
+    assert gone == [f"        {BOTH}"]
+    assert come == [f"        accelerator.backward({BOTH[1 : -len(').backward()')]})"]
+    assert findings == ["backward"]
+
+
+def test_a_sum_and_a_mean_in_one_loss_of_split_batches_are_refused(lines: Lines) -> None:
+    """A part of the script's batch gives a part of the sum, and a whole mean."""
+    gone, _, findings = lines({"keep_global_batch": True}, backward=BOTH)
+    assert f"        {BOTH}" not in gone
+    assert "backward" in findings
 
 
 def test_what_the_user_vouches_for_is_believed(lines: Lines) -> None:

@@ -454,6 +454,13 @@ def test_what_all_have_read_is_taken_away_after_that(read: str, taken: str, migr
     assert text.count(WAIT) == 1
 
 
+def test_open_files_of_one_name_are_those_of_their_paths(migrated: Callable[[str], str]) -> None:
+    """All waited before the second was written: what `f` is in another `with` is another file."""
+    end = "with open({!r}) as f:\n    rows = json.load(f)\nwith open('sizes.json', 'w') as f:\n    json.dump(rows, f)\n"
+    assert WAIT not in migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end.format('rows.json')}")
+    assert WAIT in migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end.format('sizes.json')}")
+
+
 def test_all_wait_before_all_that_the_main_process_does_in_a_row(migrated: Callable[[str], str]) -> None:
     end = "rows = open('a').read()\nnp.save('b', w)\nos.remove('a')\n"
     text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}")
@@ -871,7 +878,7 @@ def test_a_class_of_the_script_may_keep_what_it_loads(migrated: Callable[[str], 
     ("path", "because"),
     [
         ("'last.pt'", "this run wrote the file, and all processes read it"),
-        ("sys.argv[1]", "this run may have written the file"),
+        ("sys.argv[1]", "this run may have written the file, and all processes read it"),
     ],
     ids=["the path of the save", "a path from outside"],
 )

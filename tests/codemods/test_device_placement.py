@@ -262,12 +262,21 @@ def test_one_that_holds_more_is_named(built: str) -> None:
     )
 
 
-def test_an_option_of_the_user_stays() -> None:
-    """The accelerator uses the device that it asks for."""
-    built = "import sys\nwish_gpu = len(sys.argv) > 1\nif wish_gpu:\n    mask = mask.cuda()"
+OPTIONS = {
+    "one that the accelerator follows": ("", True),
+    "one of two, of which it follows none": ("\nother_gpu = len(sys.argv) > 2\nif other_gpu:\n    model.cuda()", False),
+}
+
+
+@pytest.mark.parametrize(("more", "opened"), OPTIONS.values(), ids=OPTIONS)
+def test_an_option_of_the_user(more: str, opened: bool) -> None:
+    """Where the accelerator uses the device that it asks for, the move needs no question."""
+    built = f"import sys\nwish_gpu = len(sys.argv) > 1\nif wish_gpu:\n    mask = mask.cuda(){more}"
     text = f"import torch\n{GUARDED_TOP}\n{MASKED}\n{built}\n{GUARDED_LOOP}"
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
-    assert "if wish_gpu:\n    mask = mask.to(accelerator.device)" in file.after.decode()
+    after = file.after.decode()
+    assert ("if wish_gpu:\n    mask = mask.to(accelerator.device)" in after) is not opened
+    assert ("Accelerator(cpu=not wish_gpu)\n" in after and "\nmask = mask.to(accelerator.device)" in after) is opened
     assert [d.id for d in file.diagnoses if d.id == "device_placement"] == []
 
 

@@ -873,3 +873,37 @@ def test_what_is_made_below_a_try_and_anew_in_a_handler() -> None:
     assert "    model, optim = accelerator.prepare(\n" in after and after.count("optim = accelerator.prepare") == 1
     assert after.count("iter(accelerator.prepare(DataLoader(held, batch_size=4)))") == 2
     assert [trait.kind for trait in file.traits if trait.name == "len(loader)"] == []
+
+
+AGAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+rows = TensorDataset(torch.ones(64, 4), torch.ones(64, 1))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(rows, batch_size=8)
+left = iter(loader)
+for step in range(30):
+    try:
+        x, y = next(left)
+    except{caught}:
+        loader = DataLoader(rows, batch_size=8)
+        left = iter(loader)
+        x, y = next(left)
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("caught", "told"), [(" StopIteration", []), ("", ["local-decision"])])
+def test_a_loader_that_is_made_anew_in_a_handler_is_prepared_there(caught: str, told: list[str]) -> None:
+    """It was prepared after the loop, which the check of the output called a fault of ours. Only the end of the data is
+    caught: a bare `except` is told, as an error of one process would lead it there alone."""
+    (file,) = migrate([decode(AGAIN.format(caught=caught).encode(), Path("a.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert "        loader = DataLoader(rows, batch_size=8)\n        loader = accelerator.prepare(loader)\n" in after
+    assert [d.id for d in file.diagnoses if d.id != "cpu-only"] == told

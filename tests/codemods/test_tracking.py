@@ -62,6 +62,16 @@ HANDLES: dict[str, tuple[str, str, str]] = {
     ),
     "an attribute": (BOARD, "loader.writer = SummaryWriter()", f"loader.writer = SummaryWriter() {ELSE}"),
     "an argument": (BOARD, "names = vars(SummaryWriter())", f"names = vars(SummaryWriter() {ELSE})"),
+    "a film": (
+        "import cv2",
+        "film = cv2.VideoWriter('a.mp4', 0, 25, (64, 64))",
+        f"film = cv2.VideoWriter('a.mp4', 0, 25, (64, 64)) {ELSE}",
+    ),
+    "moving pictures": (
+        "import imageio",
+        "gif = imageio.get_writer('a.gif')",
+        f"gif = imageio.get_writer('a.gif') {ELSE}",
+    ),
     "visdom": ("from visdom import Visdom", "vis = Visdom(port=1)", f"vis = Visdom(port=1) {ELSE}"),
     "neptune": ("import neptune", "run = neptune.init_run('p')", f"run = neptune.init_run('p') {ELSE}"),
     "clearml": ("from clearml import Task", "task = Task.init('p')", f"task = Task.init('p') {ELSE}"),

@@ -320,11 +320,11 @@ PAIRS = {
     "None, the other way round": "mixed = (x[None] - x[:, None]).abs().sum(1)",
     "None behind a call": "mixed = (x.float()[:, None] - x.float()[None]).abs().sum(1)",
     "cdist": "mixed = torch.cdist(x, x).sum(1, keepdim=True)",
+    "two variables": "y = x * 2\n        mixed = (x[:, None] - y[None]).sum()",
 }
 APART = {
     "within a row": "mixed = (x.unsqueeze(1) - x.unsqueeze(2)).sum(1)",
     "positions": "mixed = (n[:, None] - n[None, :]).sum()",
-    "two variables": "y = x * 2\n        mixed = (x[:, None] - y[None]).sum()",
 }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -271,7 +272,8 @@ def _refusal(path: Path, tree: ast.Module, call: ast.Call) -> Iterator[Refusal]:
         constants = (n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == id.id)
         id = next((n.value for n in constants), id)
     written = ast.literal_eval(id) if isinstance(id, ast.Constant) else ""
-    pieces = [n.value for n in ast.walk(message) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    written_out = (n.value for n in ast.walk(message) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    pieces = [piece for text in written_out for piece in re.split(r"\{\w*\}", text)]  # a name is filled in later
     words = [piece.strip(" `:") for piece in pieces if len(piece.strip(" `:")) > 12]
     if written or words:
         yield Refusal(f"{path.relative_to(ROOT)}:{call.lineno}", written, words)

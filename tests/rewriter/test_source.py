@@ -32,6 +32,7 @@ from torchlift.rewriter.source import Source, SourceError, decode, discover, enc
         pytest.param(b"# coding: utf-8-unix\nx = '\xc3\xa9'\n", id="a name as Emacs writes it"),
         pytest.param(b"x = 1\n# coding: latin-1\ny = '\xc3\xa9'\n", id="no cookie behind a line of code"),
         pytest.param("# coding: shift_jis\nx = 'ア'\n".encode("shift_jis"), id="a codec of several bytes"),
+        pytest.param("# -*- coding: gbk -*-\nx = '训练'\n".encode("gbk"), id="gbk"),
     ],
 )
 def test_text_encodes_to_the_same_bytes(data: bytes) -> None:
@@ -84,7 +85,9 @@ def test_the_mark_is_kept_beside_the_text() -> None:
     [
         pytest.param(b"# coding: klingon\n", 1, "unknown encoding klingon", id="unknown encoding"),
         pytest.param(b"#\n# coding: hex\n00", 2, "unknown encoding hex", id="a codec that is not for text"),
-        pytest.param(b"a\nb\nc = '\xe9'\n", 3, "byte 0xe9 is not utf-8 text", id="undecodable bytes"),
+        pytest.param(
+            b"a\nb\nc = '\xe9'\n", 3, "not utf-8 text, so that Python cannot read this file", id="undecodable bytes"
+        ),
         pytest.param(b"\xef\xbb\xbf# coding: latin-1\n", 1, "byte order mark says UTF-8", id="mark against cookie"),
         pytest.param(
             b"# coding: utf-7\nx = '+AGE-'\n", 1, "would change its bytes", id="no way back to the same bytes"

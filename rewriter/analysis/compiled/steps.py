@@ -12,9 +12,10 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.compiled import OnlyCuda, OpenShapes, StepWaits
 from ...facts.roles import TENSORS
 from ...facts.torch_api import process_calls, questions, tensor_parts
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name, outside_names
 from ..dataflow.values import CallRecord, State, Unit, origins
@@ -28,7 +29,7 @@ _NAMED = 4
 
 def compiled_steps(
     state: State, unit: Unit, reach: Reach, training: Training, deferred: Container[cst.CSTNode]
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """The findings of one module: one of each kind for a loop, and one for each call of CUDA; ``deferred``: reads that
     are rewritten."""
     asked = _Questions(state, unit)
@@ -38,36 +39,13 @@ def compiled_steps(
         nodes = [node for node in sorted(nodes, key=unit.names.order) if not now_and_then(unit, node)]
         seen.update(nodes)
         if waits := [v for node in nodes if node not in deferred and (v := asked.wait(node)) is not None]:
-            yield _waits(asked, waits)
+            yield StepWaits(waits[0], asked.listed(waits), len(waits) > 1)
         if chosen := [node for node in nodes if asked.shape(node)]:
-            yield _shapes(asked, chosen)
+            yield OpenShapes(chosen[0], asked.listed(chosen), len(chosen) > 1)
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is not None and unit.names.function(call) in reach.reachable:
             yield from asked.of_cuda(record)
-
-
-def _waits(asked: _Questions, values: list[cst.CSTNode]) -> Finding:
-    verb = "needs its value" if len(values) == 1 else "need their values"
-    return Finding(
-        "tpu-waits",
-        values[0],
-        f"{asked.listed(values)} {verb} in each step: on a TPU the script waits for the device there, and the step is "
-        "cut in two",
-        "read it every so many steps, or keep a tensor (total += loss.detach()) and read that after the loop",
-        Severity.REVIEW,
-    )
-
-
-def _shapes(asked: _Questions, nodes: list[cst.CSTNode]) -> Finding:
-    verb = "has" if len(nodes) == 1 else "have"
-    return Finding(
-        "tpu-shapes",
-        nodes[0],
-        f"how many rows {asked.listed(nodes)} {verb} depends on values: on a TPU each number of rows is compiled anew",
-        "keep the shape: multiply by the mask, or use torch.where, and divide by mask.sum()",
-        Severity.REVIEW,
-    )
 
 
 def now_and_then(unit: Unit, node: cst.CSTNode) -> bool:
@@ -116,17 +94,11 @@ class _Questions:
             chosen = any(isinstance(part, cst.Index) and self._is_mask(part.value) for part in parts)
         return chosen
 
-    def of_cuda(self, record: CallRecord) -> Iterator[Finding]:
+    def of_cuda(self, record: CallRecord) -> Iterator[Reason]:
         """What is said of a call that only CUDA answers."""
         name = outside_name(record)
         if process_calls.needs_cuda(name) and not self._where_there_is_one(record.node):
-            yield Finding(
-                "tpu-cuda",
-                record.node,
-                f"`{self._text(record.node)}` is an error, or means nothing, where there is no CUDA",
-                "remove it, or do it under `if torch.cuda.is_available():`",
-                Severity.REVIEW,
-            )
+            yield OnlyCuda(record.node, self._text(record.node))
 
     def _where_there_is_one(self, node: cst.CSTNode) -> bool:
         around = self._unit.names.enclosing(node, cst.If, cst.IfExp)

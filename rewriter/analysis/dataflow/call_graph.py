@@ -10,6 +10,7 @@ from ...facts.roles import Origin
 from ..syntax.nodes import FunctionNode, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants
+from .call_binding import argument_for
 from .program_flow import is_guard
 from .values import CallRecord, State, Unit
 
@@ -196,6 +197,14 @@ class Reach:
                 place = places[index + first] if index + first < len(places) else ""
                 if arg.star or (arg.keyword.value if arg.keyword is not None else place) == parameter.name:
                     yield unit, arg.value
+
+    def takes_default(self, unit: Unit, param: cst.Param) -> bool:
+        """Whether a call of its function may leave a parameter out, so that its default is what the function gets."""
+        function = unit.names.parents.get(unit.names.parents.get(param, param))
+        if not isinstance(function, (cst.FunctionDef, cst.Lambda)) or function in self.state.escaped:
+            return True
+        sites = self.sites(function)
+        return not sites or any(argument_for(unit, function, param, self.state.calls[site]) is None for site in sites)
 
     def called(self, call: cst.Call) -> list[FunctionNode]:
         """The functions of the program that a call can reach."""

@@ -18,6 +18,7 @@ from .methods import if_share, method_call
 from .records import declared_fields
 from .registries import handed, looked_up
 from .solver import Slot, Thing
+from .trails import Trail, counts_rows_of
 from .values import Bound, CallRecord, External, Function, Inner, Instance, Klass, State, Unit, Unknown
 
 
@@ -62,6 +63,8 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
         state.solver.watch(func, arrive)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("format", "join", "joinpath"):
         state.solver.flow(call.everything, result, trailing)
+    if counts_rows_of(node) is not None:
+        state.solver.add(result, state.trace(node, Trail.LENGTH))
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("parameters", "named_parameters"):
         _part_parameters(call, node.func.value, evaluate)
 

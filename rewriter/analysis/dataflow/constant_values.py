@@ -72,13 +72,19 @@ class ConstantValues:
         sites = list(self._reach.reached_sites(code))
         return bool(sites) and code not in seen and all(self.never(s.unit, s.node, seen | {code}) for s in sites)
 
-    def excludes(self, unit: Unit, node: cst.CSTNode) -> bool:
-        """Whether a node is in a branch of its own function that is never taken, or after one that always leaves."""
+    def excludes(self, unit: Unit, node: cst.CSTNode, given: Given = _NOTHING) -> bool:
+        """Whether a node is in a branch of its own function that is never taken, or after one that always leaves;
+        ``given``: in a call that gives these values to parameters."""
+        if given:
+            return self._is_left_out(unit, node, given)
         if node not in self._excluded:
             self._excluded[node] = False  # what depends on itself is not known
-            pairs = list(unit.names.outwards(node))
-            self._excluded[node] = any(self._leaves_out(unit, *p, {}) or self._left_before(unit, *p, {}) for p in pairs)
+            self._excluded[node] = self._is_left_out(unit, node, {})
         return self._excluded[node]
+
+    def _is_left_out(self, unit: Unit, node: cst.CSTNode, given: Given) -> bool:
+        pairs = list(unit.names.outwards(node))
+        return any(self._leaves_out(unit, *p, given) or self._left_before(unit, *p, given) for p in pairs)
 
     def of(self, unit: Unit, node: cst.CSTNode, given: Given = _NOTHING) -> Values:
         """What an expression may be, in a call that gives some values to parameters of its function."""
@@ -96,6 +102,10 @@ class ConstantValues:
         """What a call gives to the parameters of a function, in a call of the function around it."""
         home = self._reach.unit(function)
         return self._given(home, function, site, given) if isinstance(function, cst.FunctionDef) else {}
+
+    def known(self, function: FunctionNode, site: CallRecord, given: Given = _NOTHING) -> Given:
+        """What of that is known."""
+        return {param: each for param, each in self.handed(function, site, given).items() if each is not None}
 
     def argument(
         self, unit: Unit, call: cst.Call, name: str, position: int | None = None, given: Given = _NOTHING
@@ -146,12 +156,12 @@ class ConstantValues:
         function = unit.names.function(node)
         if not isinstance(function, cst.FunctionDef) or function in self._state.escaped:
             return False
-        handed = self._given(unit, function, site, {})
-        given: Given = {param: each for param, each in handed.items() if each is not None}
-        pairs = list(unit.names.outwards(node)) if given else []
-        return any(self._leaves_out(unit, *p, given) or self._left_before(unit, *p, given) for p in pairs)
+        given = self.known(function, site)
+        return bool(given) and self.excludes(unit, node, given)
 
     def _leaves_out(self, unit: Unit, around: cst.CSTNode, below: cst.CSTNode, given: Given) -> bool:
+        if isinstance(around, cst.BooleanOperation) and below is around.right:
+            return self._truth(unit, around.left, given) is isinstance(around.operator, cst.Or)
         if not isinstance(around, (cst.If, cst.IfExp)) or below is around.test:
             return False
         return self._truth(unit, around.test, given) is (below is not around.body)
@@ -308,8 +318,9 @@ class ConstantValues:
 
     def _variable(self, unit: Unit, name: cst.Name, given: Given) -> Values:
         binding = unit.names.binding(name)
-        if binding is None:
-            return None
+        if binding is None:  # in a condition that no code has: a parameter of the function that is asked about
+            asked = () if name in unit.names.within else given.items()
+            return next((values for param, values in asked if param.name.value == name.value), None)
         definitions = unshadowed(unit.names, binding, name) or tuple(binding.definitions)
         found = [one for one in definitions if not self.excludes(unit, one)]
         if given:

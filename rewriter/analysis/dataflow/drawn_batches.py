@@ -9,10 +9,11 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ..syntax.walk import nodes_in
 from .call_binding import EvaluatedCall
 from .callees import method_name, outside_name
 from .solver import Slot, Thing
-from .values import CallRecord, Sequence, State
+from .values import CallRecord, Sequence, State, origins
 
 
 def iterator_drawn(record: CallRecord) -> tuple[cst.BaseExpression, Slot] | None:
@@ -32,6 +33,16 @@ def _of(record: CallRecord, word: str) -> tuple[cst.BaseExpression, Slot] | None
     if method_name(call) == f"__{word}__" and isinstance(call.func, cst.Attribute) and record.receiver is not None:
         return call.func.value, record.receiver
     return None
+
+
+def only_draws(state: State, block: cst.CSTNode) -> bool:
+    """Whether all that a block calls is to draw the next batch of a loader: what fails is the end of the data, and
+    prepared loaders come to it on all processes together."""
+    records = [state.calls.get(node) for node in nodes_in(block, cst.Call)]
+    return bool(records) and all(
+        record is not None and iterator_drawn(record) is not None and bool(origins(record.result, Role.BATCH))
+        for record in records
+    )
 
 
 def drawn(call: EvaluatedCall) -> None:

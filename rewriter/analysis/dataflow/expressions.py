@@ -20,7 +20,7 @@ from .call_binding import trailing
 from .calls import call_of
 from .containers import at, at_position, bind_self, draws, element, elements, key_of, layers, members, note_part
 from .solver import Slot, Thing
-from .trails import OF_ITS_OWN, Trace, Trail
+from .trails import OF_ITS_OWN, Trace, Trail, counts_rows_of
 from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Unit, Unknown
 
 _BUILTINS = frozenset(dir(builtins))
@@ -317,6 +317,8 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
     for part in node.slice:
         _inside(state, unit, part)
     index = _index(node)
+    if counts_rows_of(node) is not None:
+        state.solver.add(slot, state.trace(node, Trail.LENGTH))
 
     def arrive(thing: Thing) -> None:
         if isinstance(thing, Origin):

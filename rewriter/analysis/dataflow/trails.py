@@ -26,7 +26,7 @@ class Trail(Enum):
     SET = "set"
     """A set: the order of its strings differs from process to process."""
     LENGTH = "length"
-    """How many elements something has: ``len(data)``, wherever the number is kept."""
+    """How many elements something has: ``len(data)``, ``data.shape[0]``, wherever the number is kept."""
 
 
 OF_ITS_OWN = frozenset({Trail.SET, Trail.LENGTH})
@@ -44,3 +44,15 @@ class Trace:
 def traces(slot: Slot | None, trail: Trail) -> list[Trace]:
     """What a slot holds that is followed for one reason."""
     return [t for t in (slot.things if slot is not None else ()) if isinstance(t, Trace) and t.trail is trail]
+
+
+def counts_rows_of(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """What a tensor's or an array's own count is of: ``x`` of ``x.shape[0]`` and ``x.size(0)``; None for all else."""
+    attribute: cst.CSTNode | None = None
+    if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
+        attribute, word, place = node.value, "shape", node.slice[0].slice.value
+    elif isinstance(node, cst.Call) and len(node.args) == 1:
+        attribute, word, place = node.func, "size", node.args[0].value
+    if not isinstance(attribute, cst.Attribute) or attribute.attr.value != word:
+        return None
+    return attribute.value if isinstance(place, cst.Integer) and place.evaluated_value == 0 else None

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.placement import Move, Placement
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import EarlyTensor, NumberedGpu, UnreadTensor, UnusedNumber
 from ...facts.roles import Origin, Role
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import External, State, Unit, origins
@@ -167,20 +168,20 @@ class Constants:
         """The names of GPUs in a module that lose their number, because something still reads them."""
         return [node for c in self.kept if c.unit is unit and self.left[c] for node in c.numbers()]
 
-    def findings(self, unit: Unit, home: Unit | None) -> Iterator[Finding]:
+    def findings(self, unit: Unit, home: Unit | None) -> Iterator[Reason]:
         """What the constants leave open in a module."""
         for constant in self.kept:
             if constant.unit is unit and self.left[constant]:
                 for node in constant.numbers():
                     if not isinstance(node, cst.SimpleString):
-                        yield _left_to_launcher(node)
+                        yield UnusedNumber(node)
                 if constant.open({node for other in self.kept for _, node in other.reads}):
-                    yield _one_gpu(constant)
+                    yield NumberedGpu(constant.name.values[0], constant.told)
             for owner, node in self.left[constant]:
                 made = _made_at_import(self.state, owner, node) if owner is unit and owner is not home else None
                 if made is not None:
                     idle = self.reach is not None and not _read_by_program(self.reach, owner, made)
-                    yield _unread(made) if idle else _too_early(constant, made)
+                    yield UnreadTensor(made) if idle else EarlyTensor(made, constant.told)
 
 
 def _made_at_import(state: State, unit: Unit, read: cst.CSTNode) -> cst.Call | None:
@@ -208,53 +209,6 @@ def _read_by_program(reach: Reach, unit: Unit, made: cst.Call) -> bool:
                 if not isinstance(other.names.parents.get(node), cst.ImportAlias):
                     return True
     return False
-
-
-def _unread(node: cst.Call) -> Finding:
-    return Finding(
-        "device-constant",
-        node,
-        "created when the module is imported: on several GPUs every process puts it on the first one. Nothing in this "
-        "program reads it",
-        "no action needed, but it takes memory there: create it in a function",
-        Severity.NOTE,
-        case="unread",
-    )
-
-
-def _left_to_launcher(node: cst.CSTNode) -> Finding:
-    return Finding(
-        "launcher",
-        node,
-        "the GPU number is no longer used here: each process has its own GPU",
-        "choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
-        Severity.NOTE,
-        case="own-choice",
-    )
-
-
-def _one_gpu(constant: Constant) -> Finding:
-    return Finding(
-        "device-constant",
-        constant.name.values[0],
-        f"{constant.told} is read in code that has no access to the accelerator: if it names a GPU by number, every "
-        "process uses that same GPU there",
-        'set it to "cuda" without a number, which is the GPU of the current process',
-        Severity.REVIEW,
-        case="gpu-number",
-    )
-
-
-def _too_early(constant: Constant, node: cst.CSTNode) -> Finding:
-    return Finding(
-        "device-constant",
-        node,
-        "created when the module is imported, before the accelerator assigns a GPU to the process: on several GPUs it "
-        f"would be on the first one, whatever {constant.told} is later",
-        "create it in a function, or move it where it is used: .to(x.device)",
-        Severity.BLOCKED,
-        case="tensor",
-    )
 
 
 def _texts(node: cst.CSTNode) -> list[str]:

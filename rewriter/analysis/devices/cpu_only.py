@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import HostMeeting, OnHost, StaysOnHost
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import questions
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import External, State, Unit, origins
@@ -30,29 +31,20 @@ _FACTORIES = frozenset(
 _FOLLOWS = frozenset({"to", "cuda", "type_as", "item", "tolist", "numpy"})
 """After these methods it does not matter where a tensor was made."""
 _NAMED = 3
-"""So many remedies are named."""
+"""So many of them are named."""
 
 
 class StaysOnCpu(NamedTuple):
-    """Where a tensor of the CPU would meet the GPU, with what happens, and the remedies, for other tensors as well."""
+    """Where tensors of the CPU would meet the GPU, the first with its place."""
 
     unit: Unit
     node: cst.CSTNode
-    what: str
-    remedies: tuple[str, ...]
+    meetings: tuple[HostMeeting, ...]
 
-    def told(self, hosted: Iterable[cst.CSTNode]) -> Finding:
+    def told(self, hosted: Iterable[cst.CSTNode]) -> Reason:
         """The finding; ``hosted``: what the CPU needs again of what would be on the GPU."""
-        taken = dict.fromkeys(f"`{self.unit.names.one_line(node)}`" for node in hosted)
-        back = f", add .cpu() where the CPU needs a result ({', '.join(taken)})," if taken else ""
-        return Finding(
-            "cpu-only",
-            self.node,
-            f"the script names no device and {self.what}, so the accelerator is created with cpu=True",
-            f"to train on GPUs, {', '.join(self.remedies)} (likewise for what meets these tensors or a result of the "
-            f"model){back} and remove cpu=True",
-            Severity.REVIEW,
-        )
+        taken = tuple(dict.fromkeys(self.unit.names.one_line(node) for node in hosted))
+        return StaysOnHost(self.node, self.meetings, taken)
 
 
 def cpu_only(
@@ -71,8 +63,8 @@ def cpu_only(
     if any(_names_device(record.node) for record in state.calls.values()) or _has_device(state):
         return None
     found = list(_meetings(state, reach, training, early, prepared))
-    remedies = tuple(dict.fromkeys(remedy for *_, remedy in found))
-    return StaysOnCpu(*found[0][:3], remedies[:_NAMED]) if found else None
+    meetings = tuple(dict.fromkeys(meeting for *_, meeting in found))
+    return StaysOnCpu(*found[0][:2], meetings[:_NAMED]) if found else None
 
 
 def _meetings(
@@ -81,23 +73,18 @@ def _meetings(
     training: Training,
     early: Callable[[cst.Call, Origin], bool],
     prepared: Container[Origin],
-) -> Iterator[tuple[Unit, cst.CSTNode, str, str]]:
-    """Where a tensor of the CPU would meet the GPU: each with what happens, and the remedy."""
-    mismatch = "on a GPU this CPU tensor causes a device mismatch"
+) -> Iterator[tuple[Unit, cst.CSTNode, HostMeeting]]:
+    """Where a tensor of the CPU would meet the GPU: each with what happens."""
     for unit, node in _made(state, reach, training):
-        remedy = "create such tensors with device=accelerator.device"
-        yield unit, node, f"creates this tensor on the CPU: {mismatch}", remedy
+        yield unit, node, HostMeeting(OnHost.MADE)
     for kept in kept_on_host(state, reach, training):
-        remedy = f"move {kept.name} to accelerator.device"
-        yield kept.unit, kept.node, f"keeps {kept.name} on the CPU: {mismatch}", remedy
+        yield kept.unit, kept.node, HostMeeting(OnHost.KEPT, kept.name)
     for unit, node in _fed(state, reach, training, early, prepared):
-        remedy = f"add .to(accelerator.device) to `{unit.names.one_line(node)}`"
-        yield unit, node, f"gives the model what no prepared loader yields: {mismatch}", remedy
+        yield unit, node, HostMeeting(OnHost.GIVEN, unit.names.one_line(node))
     for unit, node in _sent_to_host(state, reach, training):
-        yield unit, node, f"moves what it gives the model to the CPU: {mismatch}", "remove the move"
+        yield unit, node, HostMeeting(OnHost.MOVED)
     for unit, node in _pinned(state, reach, training):
-        remedy = "write accelerator.device in place of the CPU"
-        yield unit, node, f"puts a part of the loss on the CPU by name: {mismatch}", remedy
+        yield unit, node, HostMeeting(OnHost.NAMED)
 
 
 def _names_device(call: cst.Call) -> bool:

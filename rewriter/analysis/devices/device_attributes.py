@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
+from ...facts.reasons.devices import FixedGpu
 from ...facts.roles import Origin, Role
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name
 from ..dataflow.fixed_attributes import fixed_attribute
@@ -255,7 +255,7 @@ def _flag(
     word = ((bool(made) or last is None) and _are_words(made)) or any(_read_as_word(reach, u, n) for u, n in left)
     behind = choice_around(unit, last) if last is not None else None
     fixed = fixed_attribute(state, node)
-    told = [(u, _first_gpu(text, n, fixed)) for u, n in left[:1]] if fixed and _names_gpu(made) else []
+    told = [(u, FixedGpu(n, text, fixed)) for u, n in left[:1]] if fixed and _names_gpu(made) else []
     if fixed:
         left = []  # it stays: each process has its own current one of the kind of device that it names
     gives = _given_back(text, word=word) if left else ""
@@ -267,17 +267,6 @@ def _names_gpu(made: list[Origin]) -> bool:
     """Whether a device is written with a number: ``"cuda:0"``."""
     texts = (n.evaluated_value for o in made for n in nodes_in(o.node, cst.SimpleString))
     return any(isinstance(text, str) and text.partition(":")[2].isdigit() for text in texts)
-
-
-def _first_gpu(text: str, read: cst.CSTNode, fixed: str) -> Finding:
-    return Finding(
-        "device-flag",
-        read,
-        f"`{text}` names one GPU by its number on every process, and cannot be given that of the process: {fixed}",
-        'write "cuda" without the number where it is chosen: each process then uses its own GPU',
-        Severity.BLOCKED,
-        case="gpu-number",
-    )
 
 
 def _makers(state: State, reach: Reach, unit: Unit, binding: Binding) -> set[Code]:

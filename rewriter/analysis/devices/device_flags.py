@@ -9,10 +9,12 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.placement import Placement
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import CpuChoice, CpuChoices, PartOnCpu
 from ...facts.roles import Role
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.constant_values import constants_of
 from ..dataflow.object_fields import fields_of
 from ..dataflow.values import External, Instance, State, Unit, origins
 from ..syntax.scopes import Binding
@@ -44,7 +46,7 @@ class Flag(NamedTuple):
     """The same condition, as other modules say it."""
     given: tuple[tuple[Unit, str, Binding], ...] = ()
     """The same condition as those say it who call the function, with the variable that they read."""
-    told: tuple[tuple[Unit, Finding], ...] = ()
+    told: tuple[tuple[Unit, Reason], ...] = ()
     """What must be said of the kept device."""
 
     def said(self, unit: Unit) -> str | None:
@@ -54,7 +56,7 @@ class Flag(NamedTuple):
 
 def cpu_flag(
     state: State, reach: Reach, placements: list[tuple[Unit, Placement]]
-) -> tuple[Flag | None, list[tuple[Unit, Finding]]]:
+) -> tuple[Flag | None, list[tuple[Unit, Reason]]]:
     """The one condition under which all moves of a program are left out, or a finding where there are several."""
     found: dict[str, Flag] = {}
     for unit, test in [*_around_moves(placements), *_of_types(state, reach)]:
@@ -75,52 +77,30 @@ def cpu_flag(
                 found[callers] = same._replace(elsewhere=(*same.elsewhere, (unit, text)))
     if len(found) < 2:
         return next(iter(found.values()), None), []
-    told = ", ".join(f"{text}" for text in found)
     flag = next(iter(found.values()))
     return None, [
         (
             flag.unit,
-            Finding(
-                "device-flag",
-                flag.test,
-                f"several conditions decide whether the CPU is used ({told}): the accelerator uses the available "
-                "device",
-                "pass the right condition: Accelerator(cpu=...)",
-                Severity.REVIEW,
-                case="several",
-            ),
+            CpuChoices(flag.test, tuple(found)),
         )
     ]
 
 
-def unread(state: State, flag: Flag) -> Finding | None:
+def unread(state: State, flag: Flag) -> Reason | None:
     """
     What is said of a condition that the place where the accelerator is created cannot read.
 
-    One that asks the script's device follows from that device, which becomes the accelerator's.
+    One that asks the script's device follows from that device, which becomes the accelerator's; one that a constant
+    decides for the GPU never chooses the CPU.
     """
     if not flag.kept and any(origins(state.values.get(node), Role.DEVICE) for node in descendants(flag.test)):
         return None
     code = flag.unit.names.module.code_for_node(flag.test)
     if flag.text == "True":
-        return Finding(
-            "device-flag",
-            flag.test,
-            f"{code} keeps a part of the training on the CPU, and the script moves other parts to another device: all "
-            "of it goes to the available device",
-            "if the CPU is meant, pass Accelerator(cpu=True)",
-            Severity.REVIEW,
-            case="part",
-        )
-    return Finding(
-        "device-flag",
-        flag.test,
-        f"{code} decides whether the CPU is used, and is not known where the accelerator is created: it uses the "
-        "available device",
-        "pass the condition there: Accelerator(cpu=...)",
-        Severity.REVIEW,
-        case="out-of-reach",
-    )
+        return PartOnCpu(flag.test, code)
+    if flag.text == f"not {code}" and constants_of(state).holds(flag.unit, flag.test):
+        return None  # it is written out that the CPU is not used
+    return CpuChoice(flag.test, code)
 
 
 def _at_the_callers(

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.placement import Placement
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import SecondGpu
 from ...facts.spellings import GPU_NUMBERS
-from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name
 from ..dataflow.command_lines import option
 from ..dataflow.constant_values import constants_of
@@ -62,7 +63,7 @@ def _is_option_of_numbers(state: State, node: cst.Attribute) -> bool:
     )
 
 
-def spread(placements: Iterable[tuple[Unit, Placement]]) -> Iterator[tuple[Unit, Finding]]:
+def spread(placements: Iterable[tuple[Unit, Placement]]) -> Iterator[tuple[Unit, Reason]]:
     """What a script puts on a second GPU of its own, and that is on the one GPU of each process now."""
     found: dict[int, tuple[Unit, cst.CSTNode]] = {}
     for unit, placement in placements:
@@ -74,15 +75,7 @@ def spread(placements: Iterable[tuple[Unit, Placement]]) -> Iterator[tuple[Unit,
         unit, node = found[number]
         yield (
             unit,
-            Finding(
-                "device_placement",
-                node,
-                f"the script puts this on GPU {number} and other things on GPU {first}: each process has one GPU, and "
-                "all of it is there now",
-                "no action needed if one GPU can hold all of it; a model that is split over GPUs is migrated by hand",
-                Severity.REVIEW,
-                case="several-gpus",
-            ),
+            SecondGpu(node, number, first),
         )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable
 
 import libcst as cst
 
-from ..dataflow.call_constants import NOTHING, CallConstants, decided
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
+from ..dataflow.constant_values import constants_of
 from ..dataflow.program_flow import choice_around
 from ..dataflow.values import State
 from .device_fields import DeviceField
@@ -25,9 +25,8 @@ def kept_choice(state: State, reach: Reach, fields: Iterable[DeviceField], aims:
         fields: the devices that objects keep.
         aims: nodes that name where the script moves its models and batches.
     """
-    constants = CallConstants(reach)
     aimed = [field for field in fields if _is_aim(state, reach, field, aims)]
-    found = [_choice(state, constants, fields) for fields in _by_choice(aimed)]
+    found = [_choice(state, reach, fields) for fields in _by_choice(aimed)]
     flags = [flag for flag in found if flag is not None]
     if not flags:
         return next((flag for field in aimed if (flag := _later(state, field, aimed)) is not None), None)
@@ -45,7 +44,7 @@ def _by_choice(fields: Iterable[DeviceField]) -> list[list[DeviceField]]:
     return list(found.values())
 
 
-def _choice(state: State, constants: CallConstants, fields: list[DeviceField]) -> Flag | None:
+def _choice(state: State, reach: Reach, fields: list[DeviceField]) -> Flag | None:
     """The condition under which a constructor keeps the CPU; None where it does not, or does so for want of another."""
     field, choice = fields[0], choice_around(fields[0].unit, fields[0].statement)
     code, word = field.code, _parameter(field) if not isinstance(choice, cst.If) else None
@@ -57,11 +56,9 @@ def _choice(state: State, constants: CallConstants, fields: list[DeviceField]) -
     if not isinstance(code, cst.FunctionDef) or code.name.value != "__init__" or (text is None and word is None):
         return None
     asked = text if text is not None else f'{word} == "cpu"'
-    sites = [
-        site for site in constants.reach.sites(code) if constants.reach.function_of(site) in constants.reach.reachable
-    ]
-    test = cst.parse_expression(asked)
-    answers = {decided(test, constants.given(site, code, NOTHING)) for site in sites}
+    sites = [state.calls[site] for site in reach.sites(code) if reach.function_of(site) in reach.reachable]
+    test, constants = cst.parse_expression(asked), constants_of(state)
+    answers = {constants.holds(field.unit, test, constants.known(code, site)) for site in sites}
     if answers == {True}:
         return Flag(field.unit, "True", node, kept=True)
     if not answers or answers == {False} or (text is None and True not in answers):

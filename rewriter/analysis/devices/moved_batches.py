@@ -51,6 +51,11 @@ def _comes_moved(state: State, reach: Reach, loader: Origin) -> bool:
             given = [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"]
             if any(not isinstance(one, cst.SimpleString) or one.evaluated_value != "cpu" for one in given):
                 return True
-            if method_name(call) == "cuda":
+            if method_name(call) == "cuda" or (method_name(call) == "to" and any(map(_is_device, call.args))):
                 return True
     return False
+
+
+def _is_device(arg: cst.Arg) -> bool:
+    """``accelerator.device``, ``self.device``."""
+    return isinstance(arg.value, cst.Attribute) and arg.value.attr.value == "device"

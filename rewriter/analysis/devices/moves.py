@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import libcst as cst
 
 from ...facts.placement import Move, Placement
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import TwofoldModule
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import process_calls, questions
-from ...findings import Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, Unknown, Wrapped, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import keyword
-from ..syntax.walk import contains, nodes_in
+from ..syntax.walk import contains, descendants, nodes_in
 from ..training.training import Training, whole
 from .after_prepare import NewLayers
 from .batch_moves import copy_of
@@ -166,20 +167,12 @@ class Mover:
                     found += [node] if not _asked_before(unit, node) else []
         return found
 
-    def twofold(self, nodes: Iterable[cst.Attribute]) -> Iterator[Finding]:
+    def twofold(self, nodes: Iterable[cst.Attribute]) -> Iterator[Reason]:
         """Findings for those of some ``model.module`` that may as well be an attribute of the model's own."""
         for node in nodes:
             for thing in self.state.slot(node.value).things:
                 if not isinstance(thing, Wrapped) and self.state.field(thing, "module").things:
-                    whose = thing.qualified if isinstance(thing, Origin) and thing.qualified else "the model"
-                    cause = f"this `.module` is taken for the removed wrapper's, but {whose} has one of its own"
-                    yield Finding(
-                        "data_parallel",
-                        node,
-                        cause,
-                        "if the model's own is meant, write `.module` again",
-                        case="attribute",
-                    )
+                    yield TwofoldModule(node, thing.qualified if isinstance(thing, Origin) else "")
                     break
 
     def pins(self, unit: Unit) -> list[Placement]:
@@ -202,21 +195,37 @@ class Mover:
         name = method_name(call)
         if name == "cuda":
             return self._can_move(call)
+        if name == "cpu":
+            return self._is_other_side(call)
         return name == "to" and self._device_argument(call) is not None
+
+    def _is_other_side(self, call: cst.Call) -> bool:
+        """``else: x = x.cpu()``, where ``x`` moves to the GPU otherwise, and comes on the accelerator's device."""
+        unit, held = self.state.calls[call].unit, self._held(self.state.calls[call].unit, call)
+        assert isinstance(call.func, cst.Attribute)
+        for around, below in unit.names.outwards(call):
+            if isinstance(around, cst.If) and below is around.orelse and isinstance(below, cst.Else):
+                moved = [c.func for c in nodes_in(around.body, cst.Call) if method_name(c) != "cpu" and self.is_move(c)]
+                same = any(isinstance(f, cst.Attribute) and f.value.deep_equals(call.func.value) for f in moved)
+                return same and self.arrives_placed(unit, held, call) is not None
+        return False
 
     def _can_move(self, call: cst.Call) -> bool:
         """
-        Whether the receiver of ``.cuda()`` is something that torch moves: it is known, or nothing is known of it and it
-        takes the place of itself, as in ``one = one.cuda(gpu)``.
+        Whether the receiver of ``.cuda()`` is something that torch moves, and not an object of a class of the script.
+
+        Where nothing is known of it and a number is given, it is moved only if that takes its place: ``x = x.cuda(1)``,
+        not ``toolkit.cuda(12)``.
         """
-        record = self.state.calls[call]
-        if record.receiver is None:
+        receiver = self.state.calls[call].receiver
+        if receiver is None or self.reach.called(call):
             return False
-        assign = record.unit.names.parents.get(call)
+        if any(isinstance(t, (Origin, Unknown)) for t in receiver.things):
+            return True
+        assign = self.state.calls[call].unit.names.parents.get(call)
         target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
         itself = isinstance(call.func, cst.Attribute) and target is not None and target.deep_equals(call.func.value)
-        known = any(isinstance(t, (Origin, Unknown)) for t in record.receiver.things)
-        return known or (itself and not record.receiver.things)
+        return not receiver.things and (itself or not any(arg.keyword is None for arg in call.args))
 
     def _device_argument(self, call: cst.Call) -> cst.Arg | None:
         for position, arg in enumerate(call.args):
@@ -331,12 +340,21 @@ class Mover:
         return None
 
     def inside_model(self, unit: Unit, call: cst.CSTNode) -> bool:
-        """Whether a call is in a class of torch's kinds, which may get anything: not in a loop of its own over a
-        loader, of which it gets what the loader yields."""
-        if any(self.reach.loaders(loop) for loop in unit.names.enclosing(call, cst.For)):
-            return False
+        """Whether a call is in a class of torch's kinds, whose methods may get anything; not of what a loop over a
+        loader in the same method gives."""
         around = (a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef))
-        return any((klass := unit.classes.get(a)) is None or klass.role is not None for a in around)
+        klasses = any((klass := unit.classes.get(a)) is None or klass.role is not None for a in around)
+        return klasses and not self._is_drawn_there(unit, call)
+
+    def _is_drawn_there(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether the rows in an expression are those of a loop over a loader around it, in the same function."""
+        loops = [loop for loop in self.reach.loops(node, unit) if self.state.loaders.get(loop)]
+        inside = set(descendants(loops[-1])) if loops else set()
+        names = [n for n in nodes_in(node, cst.Name) if origins(self.state.values.get(n), Role.BATCH)]
+        bindings = [(unit.names.binding(name), name) for name in names]
+        return bool(names) and all(
+            b is not None and inside.issuperset(unshadowed(unit.names, b, n)) for b, n in bindings
+        )
 
     def _only_moves(self, unit: Unit, call: cst.Call) -> cst.CSTNode | None:
         """The statement that does nothing but move values to where they are already, around a move."""

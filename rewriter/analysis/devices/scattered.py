@@ -12,9 +12,10 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.placement import Move, Placement
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import UnmovedInput
 from ...facts.roles import SHARES, Role
 from ...facts.torch_api import process_calls
-from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name
 from ..dataflow.values import Unit, Wrapped, origins
 from ..syntax.nodes import keyword
@@ -27,7 +28,7 @@ _THREADS = "nn.DataParallel"
 
 def scattered(
     mover: Mover, unit: Unit, wrappers: frozenset[str], cut: Container[cst.CSTNode]
-) -> Iterator[Placement | Finding]:
+) -> Iterator[Placement | Reason]:
     """What goes into the models of a module that are wrapped no more; ``cut``: batches that are edited themselves."""
     for call in unit.names.calls if wrappers and not mover.existing else ():
         if call not in mover.state.calls or unit.names.function(call) not in mover.reach.reachable:
@@ -72,33 +73,12 @@ def applied(mover: Mover, unit: Unit) -> Iterator[Placement]:
                 yield Placement(call, Move.CALL, "each process calls the model for its own rows")
 
 
-def unmoved_input(unit: Unit, value: cst.CSTNode, wrapper: str = _THREADS) -> Finding:
+def unmoved_input(unit: Unit, value: cst.CSTNode, wrapper: str = _THREADS) -> Reason:
     """What is said of something that the removed wrapper may have moved."""
     text = unit.names.one_line(value)
     model = next((a.func for a in unit.names.ancestors(value) if isinstance(a, cst.Call)), None)
     code = unit.names.module.code_for_node(model) if model is not None else "model"
-    return Finding(
-        "data_parallel",
-        value,
-        f"{wrapper} moved `{text}` to the GPU of `{code}`, and is removed: if it comes from the CPU, nothing "
-        "moves it now",
-        f"if it is on the CPU, move it to accelerator.device, or to next({code}.parameters()).device",
-        Severity.REVIEW,
-        case="moves",
-    )
-
-
-def lent_wrapper(wrapper: cst.CSTNode, user: str) -> Finding:
-    """What is said of a wrapper that a file outside the program makes as well."""
-    return Finding(
-        "data_parallel",
-        wrapper,
-        f"{user} also runs this: without nn.DataParallel its model is on one GPU, what it gives the model from the CPU "
-        "is not moved there, and `.module` fails",
-        f"migrate {user} in the same run, or move it there to the device of the model's parameters",
-        Severity.REVIEW,
-        case="other-script",
-    )
+    return UnmovedInput(value, wrapper, text, code)
 
 
 def _is_there(mover: Mover, unit: Unit, value: cst.BaseExpression) -> bool:

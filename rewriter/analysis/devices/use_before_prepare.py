@@ -5,7 +5,7 @@ on the device at once, so that the move must stay.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -16,6 +16,7 @@ from ...facts.torch_api import process_calls, questions
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, State, Unit, origins
+from ..syntax.definitions import unshadowed
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training, whole
 
@@ -64,9 +65,16 @@ class Early:
                 where = self.reach.function_of(here)
                 if where is home and unit.names.order(here) < unit.names.order(move):
                     continue
+                if where is home and where is not code and self._runs_after(stands, code, home):
+                    continue
                 if where is not code or _before(stands, here):
                     return call
         return self._without(code, model) if stands.prepare.wraps is None else None
+
+    def _runs_after(self, stands: Stands, code: Code, other: Code) -> bool:
+        """Whether the function that prepares calls another one, and only after that."""
+        sites = [site for site, below in self._calls(code) if other in below]
+        return bool(sites) and not any(_before(stands, site) for site in sites)
 
     def _without(self, code: Code, model: Origin) -> cst.Call | None:
         """A call that works with a model on a way that does not come by the function that prepares it: a test alone."""
@@ -109,7 +117,34 @@ class Early:
         if stands is None or stands.prepare.wraps is not None:
             return False
         code = stands.unit.names.function(stands.prepare.node)
-        return any(_before(stands, here) for here in self._places(call, {code}))
+        given = self._iterates_argument(call)
+        places = (
+            here for here in self._places(call, {code}) if not given or here is call or self._may_give(here, loader)
+        )
+        return any(_before(stands, here) for here in places)
+
+    def _iterates_argument(self, call: cst.Call) -> bool:
+        """Whether the loop around a call goes through what its function is given."""
+        names = self.state.calls[call].unit.names
+        loops = (node.iter for node in names.enclosing(call, cst.For) if isinstance(node, cst.For))
+        held = (names.binding(name) for source in loops for name in nodes_in(source, cst.Name))
+        return any(b is not None and any(isinstance(d, cst.Param) for d in b.definitions) for b in held)
+
+    def _may_give(self, site: cst.Call, loader: Origin) -> bool:
+        """Whether a call may hand a loader on: not one that is given other loaders, and not this."""
+        unit = self.state.calls[site].unit
+        given = {o for arg in site.args for o in self._loaders(unit, arg.value)}
+        return not given or loader in given
+
+    def _loaders(self, unit: Unit, value: cst.BaseExpression) -> Iterator[Origin]:
+        """The loaders that an argument holds there: none that a later assignment puts in the place of it."""
+        binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
+        seen = unshadowed(unit.names, binding, value) if binding is not None and isinstance(value, cst.Name) else ()
+        if seen and all(isinstance(definition, cst.Name) for definition in seen):
+            for definition in seen:
+                yield from origins(self.state.slot(definition), Role.LOADER)
+        else:
+            yield from origins(self.state.values.get(value), Role.LOADER)
 
     def away(self, move: cst.Call, unit: Unit, model: Origin) -> bool:
         """Whether a model may have been taken to the CPU, ``model.cpu()``, by the time that ``move`` brings it back."""
@@ -118,7 +153,8 @@ class Early:
         home = unit.names.function(move)
         around = set(unit.names.enclosing(move, cst.For, cst.While))
         for record in self._hosted:
-            if not any(whole(self.state, o) is model for o in origins(record.receiver, Role.MODEL)):
+            held = origins(record.receiver, Role.MODEL) if record.node is not move else ()
+            if not any(whole(self.state, o) is model for o in held):
                 continue
             first = record.unit is unit and unit.names.order(move) < unit.names.order(record.node)
             again = around.intersection(record.unit.names.enclosing(record.node, cst.For, cst.While))

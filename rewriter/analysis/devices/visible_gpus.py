@@ -6,8 +6,9 @@ from collections.abc import Container, Iterator, Sequence
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.devices import AskedInput, ChosenGpus, PinnedGpu
 from ...facts.torch_api import process_calls
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
@@ -56,75 +57,26 @@ def _word(node: cst.BaseExpression) -> str | None:
 
 def left_to_launcher(
     state: State, unit: Unit, reach: Reach, removed: Sequence[cst.CSTNode], shared: Container[Code], notebook: bool
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """The findings about GPUs that the script numbers by itself; ``shared``: functions that other programs use, too.
     ``notebook``: its own process starts the others."""
-    start = "jupyter lab" if notebook else "torchlift launch ..."
-    when = "where the notebook starts" if notebook else "at launch"
     for statement in removed:
         if chooses(unit, statement):
-            yield Finding(
-                "launcher",
-                statement,
-                "the script chose its own GPUs: every process would see the same GPUs, and the second process may find "
-                "none for itself",
-                f"choose them {when}: CUDA_VISIBLE_DEVICES=... {start}",
-                Severity.NOTE,
-                case="own-choice",
-            )
+            yield ChosenGpus(statement, notebook)
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable:
             continue
         pins = process_calls.pins(outside_name(record)) and unit.names.function(call) not in shared
         if pins and any(_is_chosen(arg.value) for arg in call.args):
-            yield Finding(
-                "launcher",
-                call,
-                "the launcher now assigns a GPU to each process; the script's own GPU number has no effect",
-                f"choose the GPUs {when}: CUDA_VISIBLE_DEVICES=... {start}",
-                Severity.NOTE,
-                case="own-choice",
-            )
+            yield PinnedGpu(call, notebook)
         elif outside_name(record) == "builtins.input":
-            yield Finding(
-                "once",
-                call,
-                "every process asks for input, and each waits for its own answer",
-                "make it a command-line argument of the script",
-                Severity.REVIEW,
-                case="question",
-            )
+            yield AskedInput(call)
 
 
 def chooses(unit: Unit, statement: cst.CSTNode) -> bool:
     """Whether such a statement says which GPUs there are, and not only how they are numbered."""
     return "VISIBLE" in unit.names.module.code_for_node(statement)
-
-
-def chosen_for_others(statement: cst.CSTNode) -> Finding:
-    """The finding for such a statement in a function that other programs use: the statement stays."""
-    return Finding(
-        "launcher",
-        statement,
-        "this line also chooses the visible GPUs for other programs, so it stays: here every process would see the "
-        "same GPUs, and the second process may find none for itself",
-        "choose them at launch instead: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
-        Severity.REVIEW,
-        case="kept-choice",
-    )
-
-
-def pinned_for_others(call: cst.CSTNode) -> Finding:
-    """The finding for ``torch.cuda.set_device(0)`` in a function that other programs use: the line stays."""
-    return Finding(
-        "launcher",
-        call,
-        "this line also chooses the GPU for other programs, so it stays: here every process would work on the same GPU",
-        "remove it, and choose the GPUs at launch: CUDA_VISIBLE_DEVICES=... torchlift launch ...",
-        Severity.REVIEW,
-        case="kept-choice",
-    )
 
 
 def _is_chosen(node: cst.BaseExpression) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.diagnostics import OwnBatchNorm, UnseenLayers
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.constant_values import constants_of
@@ -24,13 +25,9 @@ from ..training.modes import is_only_evaluated, owners
 from ..training.training import Training
 
 _Layers = Callable[[State, Unit, Reach, Training], list[cst.Call]]
-_CLOSE = (
-    "so training on N processes is close to the original but not equal to it, even with the global batch kept",
-    "if batches stay large; on GPUs you can use nn.SyncBatchNorm.convert_sync_batchnorm(model)",
-)
 
 
-def batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[Finding]:
+def batch_norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[Reason]:
     """One remark a program, in the first of its modules that has such layers; if none has, in the first that builds a
     model which may have some."""
     if state.once(_freezes, lambda: _freezes(state, reach, training)):
@@ -92,36 +89,16 @@ def _runs_in_each_epoch(reach: Reach, training: Training, site: cst.CSTNode) -> 
     return bool(trains) and not any(method_name(call) == "train" for call in wakes)
 
 
-def _seen(state: State, layers: list[cst.Call], others: int) -> Finding:
+def _seen(state: State, layers: list[cst.Call], others: int) -> Reason:
     layer = next((one for one in layers if _is_always_batch_norm(state, one)), layers[0])
     written = dotted(layer.func)
-    chosen = ""
-    if written and not _is_always_batch_norm(state, layer):
-        chosen = f", where `{written}` makes one"
-    elif not _makes_layer(state, layer):
-        chosen = f" of `{written or 'this model'}`"
-    more = f" (and more in {others} other modules)" if others > 1 else " (and more in another module)"
-    return Finding(
-        "batch-norm",
-        layer,
-        f"BatchNorm{more if others else ''}{chosen}: each process normalises over its own batch, {_CLOSE[0]}",
-        f"no action needed {_CLOSE[1]}",
-        Severity.NOTE,
-        case="layer",
-    )
+    model = "" if _makes_layer(state, layer) else written or "this model"
+    maker = written if not _is_always_batch_norm(state, layer) else ""
+    return OwnBatchNorm(layer, maker, model, others)
 
 
-def _not_seen(state: State, models: list[cst.Call], others: int) -> Finding:
-    written = state.calls[models[0]].unit.names.one_line(models[0].func)
-    return Finding(
-        "batch-norm",
-        models[0],
-        f"`{written}` builds layers that cannot be seen here: if there is BatchNorm or dropout among them, each "
-        f"process normalises over its own batch and draws noise of its own, {_CLOSE[0]}",
-        f"no action needed if there is none, or {_CLOSE[1]}",
-        Severity.NOTE,
-        case="not-seen",
-    )
+def _not_seen(state: State, models: list[cst.Call], others: int) -> Reason:
+    return UnseenLayers(models[0], state.calls[models[0]].unit.names.one_line(models[0].func))
 
 
 def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:

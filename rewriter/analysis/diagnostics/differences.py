@@ -6,21 +6,22 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.diagnostics import SameNoise, SameRows
+from ...facts.reasons.losses import WeightedMean
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import randomness
 from ...facts.torch_api.kinds.training import Collate, Criterion, Loss
 from ...facts.torch_api.loading import transfer
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.constant_values import constants_of
 from ..dataflow.constants import Values
-from ..dataflow.values import CallRecord, Function, Klass, State, Unit, origins
+from ..dataflow.values import CallRecord, Function, State, Unit, origins
 from ..effects.existing_guards import guarded
 from ..layouts.engine.layout import ShardSize, held, varies
 from ..layouts.loop_layouts import layouts_of
 from ..layouts.loss_reductions import reduction_of
-from ..layouts.losses import weighted_mean
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants
 from ..training.draws import compiled
@@ -29,7 +30,7 @@ from ..training.training import Training
 from .own_streams import own_stream
 
 
-def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, Finding]]:
+def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[Unit, Reason]]:
     """Losses that are normalised by something else than the number of rows."""
     seen: set[cst.CSTNode] = set()
     for record in training.backwards:
@@ -42,7 +43,7 @@ def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[U
                 if made is not None and reduction_of(state, made.unit, made.node) == "sum":
                     continue  # a sum of weighted rows is the sum of what the processes add up
                 seen.add(maker)
-                yield made_by.unit, weighted_mean(maker, f"normalises this loss by its own {names[0]}")
+                yield made_by.unit, WeightedMean(maker, f"normalises this loss by its own {names[0]}")
 
 
 def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
@@ -96,7 +97,7 @@ def _is_left_out_by(record: CallRecord) -> bool:
 _NOTHING: tuple[Values, ...] = (frozenset(), frozenset({None}))
 
 
-def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """Data sets that choose rows, or something else for their rows, by Python's or NumPy's generator: all processes
     choose the same."""
     for klass in unit.classes.values():
@@ -109,43 +110,22 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             if record is None or not randomness.draws_alike(outside_name(record)):
                 continue
+            if constants_of(state).never(unit, record.node):
+                continue
             chosen = chosen_from(unit, record.node)
             if chosen is None:
                 continue
-            container = unit.names.module.code_for_node(chosen)
-            what = ("its rows", "rows") if _holds_rows(unit, getter, chosen) else (f"from `{container}`", "elements")
+            container = "" if _holds_rows(unit, getter, chosen) else unit.names.module.code_for_node(chosen)
             loaders = list(loaders_of(state, klass))
             drawn = randomness.draws(outside_name(record))
             generator = drawn.generator if drawn is not None else ""
             seeds = (_seeds_workers(state, reach, loader, generator) for loader in loaders)
             seeding = next((seed for seed in seeds if seed is not None), None)
-            if seeding is not None:
-                yield _same_rows(
-                    node,
-                    klass,
-                    what[0],
-                    f"and `worker_init_fn` seeds that (`{_spelled(seeding)}`) by nothing that differs between "
-                    f"processes: the workers of all processes choose the same {what[1]}",
-                    "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)",
-                )
-            elif not loaders or not all(has_workers(loader, state) for loader in loaders):
-                yield _same_rows(
-                    node,
-                    klass,
-                    what[0],
-                    "which is kept equal on all processes: without loader workers all processes choose the same "
-                    f"{what[1]}",
-                    "use workers, whose generators differ between processes (num_workers=1), or a generator of the "
-                    "process's own",
-                )
+            if seeding is not None or not loaders or not all(has_workers(loader, state) for loader in loaders):
+                spelled = _spelled(seeding) if seeding is not None else ""
+                usual = bool(loaders) and all(has_workers(loader, state, usual=True) for loader in loaders)
+                yield SameRows(node, klass.node.name.value, container, spelled, workers=usual)
             break
-
-
-def _same_rows(node: cst.CSTNode, klass: Klass, what: str, why: str, remedy: str) -> Finding:
-    name = klass.node.name.value
-    return Finding(
-        "same-noise", node, f"`{name}` chooses {what} by Python's or NumPy's generator, {why}", remedy, case="rows"
-    )
 
 
 def _holds_rows(unit: Unit, getter: Function, container: cst.BaseExpression) -> bool:
@@ -213,7 +193,7 @@ def chosen_from(unit: Unit, draw: cst.Call) -> cst.BaseExpression | None:
     return None
 
 
-def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """Draws of numpy's generator in a training step: alike on all processes."""
     for call in unit.names.calls:
         record = state.calls.get(call)
@@ -228,16 +208,7 @@ def same_noise(state: State, unit: Unit, reach: Reach, training: Training) -> It
             and not compiled(state, unit, call)
             and not _has_own_bounds(state, unit, call)
         ):
-            yield Finding(
-                "same-noise",
-                call,
-                "NumPy's generator is kept equal on all processes because control flow may depend on it, so every "
-                "process draws the same numbers here",
-                "draw them with a function of torch (torch.rand, torch.randn, torch.randint), whose generators differ "
-                "between processes, with device=accelerator.device",
-                Severity.REVIEW,
-                case="step",
-            )
+            yield SameNoise(call)
 
 
 def _draws_several(call: cst.Call, position: int) -> bool:

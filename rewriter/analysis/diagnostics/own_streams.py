@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.diagnostics import OwnStream
 from ...facts.torch_api import randomness, surroundings
 from ...facts.torch_api.loading import row
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name, outside_names
 from ..dataflow.values import Function, Klass, State, Unit
@@ -18,7 +19,7 @@ from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import loaders_of
 
 
-def own_streams(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def own_streams(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """
     Data sets of a module whose rows do not depend on the index that they are asked for.
 
@@ -32,7 +33,7 @@ def own_streams(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             yield from () if found is None else [found]
 
 
-def own_stream(state: State, reach: Reach, klass: Klass, getter: Function) -> Finding | None:
+def own_stream(state: State, reach: Reach, klass: Klass, getter: Function) -> Reason | None:
     """What is said of a class whose ``__getitem__`` reads on by itself."""
     index = _unused_index(getter)
     if index is None:
@@ -41,12 +42,12 @@ def own_stream(state: State, reach: Reach, klass: Klass, getter: Function) -> Fi
     runs = list(_runs(reach, klass, getter))
     advanced = next((node for node in runs if _goes_on(state, reach, klass, getter, node)), None)
     if advanced is not None:
-        return _finding(unit, getter, advanced, name, given, Severity.BLOCKED)
+        return OwnStream(getter.node, name, given, _text(unit, advanced), certain=True)
     calls = [node for node in runs if isinstance(node, cst.Call) and node in state.calls]
     if any(randomness.draws(outside_name(state.calls[call])) is not None for call in calls):
         return None  # of torch: each process draws its own; of others: another finding
     unknown = next((call for call in calls if _is_unknown(state, reach, call)), None)
-    return _finding(unit, getter, unknown, name, given, Severity.REVIEW) if unknown is not None else None
+    return OwnStream(getter.node, name, given, _text(unit, unknown), certain=False) if unknown is not None else None
 
 
 def _runs(reach: Reach, klass: Klass, getter: Function) -> Iterator[cst.CSTNode]:
@@ -91,7 +92,7 @@ def _goes_on(state: State, reach: Reach, klass: Klass, getter: Function, node: c
         if method_name(node) == "next" and node.args and not isinstance(node.func, cst.Attribute):
             return _stays(unit, node.args[0].value)
         held = node.func.value if isinstance(node.func, cst.Attribute) else None
-        return isinstance(held, cst.Attribute) and _is_open(state, unit, klass, held)
+        return isinstance(held, cst.Attribute) and _is_open(state, klass, held)
     target = node.target if isinstance(node, (cst.AugAssign, cst.AssignTarget)) else None
     if not isinstance(target, cst.Attribute) or not _stays(unit, target):
         return False
@@ -114,7 +115,7 @@ def _stays(unit: Unit, value: cst.BaseExpression) -> bool:
     return binding is not None and binding.scope.function.node is unit.names.module
 
 
-def _is_open(state: State, unit: Unit, klass: Klass, held: cst.Attribute) -> bool:
+def _is_open(state: State, klass: Klass, held: cst.Attribute) -> bool:
     """Whether an attribute is a file that the class opens."""
     for assign in nodes_in(klass.node, cst.Assign):
         if any(target.target.deep_equals(held) for target in assign.targets):
@@ -132,18 +133,7 @@ def _is_unknown(state: State, reach: Reach, call: cst.Call) -> bool:
     return own and not any(row(name) is not None for name in outside_names(state.calls[call]))
 
 
-def _finding(unit: Unit, getter: Function, node: cst.CSTNode, name: str, index: str, severity: Severity) -> Finding:
-    target = isinstance(node, cst.AssignTarget)
-    text = (
-        unit.names.module.code_for_node(unit.names.parents.get(node, node) if target else node).strip().split("\n")[0]
-    )
-    certain = severity is Severity.BLOCKED
-    what = f"it reads on with `{text}`, and" if certain else f"if `{text}` gives another row each time,"
-    return Finding(
-        "own-stream",
-        getter.node,
-        f"`{name}.__getitem__` does not use `{index}`: {what} each process reads the same rows from the start",
-        f"read all rows in __init__ and return the one that `{index}` names, or make {name} an IterableDataset, whose "
-        "rows the processes share out",
-        severity,
-    )
+def _text(unit: Unit, node: cst.CSTNode) -> str:
+    """The first line of what goes on; of a target its whole assignment."""
+    whole = unit.names.parents.get(node, node) if isinstance(node, cst.AssignTarget) else node
+    return unit.names.module.code_for_node(whole).strip().split("\n")[0]

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.diagnostics import KeptForLoss, KeptOutputs, KeptTensors, Observers
 from ...facts.roles import TENSORS, Role
 from ...facts.torch_api import questions
-from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import collects
@@ -25,58 +26,27 @@ _ADDING = frozenset("append appendleft insert".split())
 _DRAWING = frozenset("random.choice random.choices random.sample".split())
 
 
-def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def memories(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """One finding a module, where its training first remembers; and one for observers, which remember ranges."""
     yield from _observers(state, unit, reach)
     found = next(_stores(state, unit, training), None)
     if found is not None:
-        yield Finding(
-            "process-memory",
-            found,
-            "outputs of the model are kept from step to step: each process keeps only its own shard, and a "
-            "checkpoint holds the shard of process 0",
-            "gather the rows before storing them: accelerator.gather(...)",
-        )
+        yield KeptOutputs(found)
         return
     for node, name in _buffers(state, unit, reach, training):
-        yield Finding(
-            "process-memory",
-            node,
-            f"`{name}` keeps tensors of earlier steps, and later steps use them: each process keeps only those of its "
-            "own shard",
-            "no action needed if a memory of each process is good enough; for one memory, gather the rows before "
-            "storing them: accelerator.gather(...)",
-        )
+        yield KeptTensors(node, name)
         return
     kept = list(tensor_memories(state, unit, reach, training))
     if kept:
-        names = " and ".join(filter(None, (", ".join(f"`{n}`" for _, n in kept[:-1]), f"`{kept[-1][1]}`")))
-        several = len(kept) > 1
-        yield Finding(
-            "process-memory",
-            kept[0][0],
-            f"{names} {'keep' if several else 'keeps'} outputs of earlier steps, and the loss of later steps uses "
-            f"{'them' if several else 'it'}: on N processes {'they hold' if several else 'it holds'} those of one "
-            "process's shard",
-            "no action needed if a memory of one shard is good enough; for one of all rows, gather what is stored: "
-            "accelerator.gather(...)",
-        )
+        yield KeptForLoss(kept[0][0], tuple(name for _, name in kept))
 
 
-def _observers(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def _observers(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """What puts observers into a model: they collect the ranges of what passes by on one process."""
     for call in unit.names.calls:
         if call in state.calls and questions.observes(outside_name(state.calls[call])):
             if unit.names.function(call) in reach.reachable:
-                yield Finding(
-                    "process-memory",
-                    call,
-                    f"`{dotted(call.func)}` puts observers into the model: on N processes they collect the ranges of "
-                    "one process's shard, so that each process quantizes differently, and a file gets the ranges of "
-                    "process 0",
-                    "no action needed if the ranges of one shard are good enough; for those of all rows, calibrate "
-                    "with a DataLoader that is not prepared",
-                )
+                yield Observers(call, dotted(call.func))
                 return
 
 

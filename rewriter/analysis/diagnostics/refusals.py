@@ -7,10 +7,25 @@ from typing import TypeGuard
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.refusals import (
+    ConflictingRoles,
+    FeedOrigin,
+    ForeignFeed,
+    FrameworkLoop,
+    HyperparameterSearch,
+    NoBatches,
+    OwnList,
+    OwnProcesses,
+    RemovedNext,
+    TrainerLoop,
+    UnclearFeed,
+    UncutBatches,
+    UndefinedFeed,
+)
 from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ...facts.torch_api.loading import row
-from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Function, Instance, State, Unit, origins
@@ -29,7 +44,7 @@ from .unstarted import without_entry
 
 def refusals(
     state: State, reach: Reach, training: Training, hand: ByHand | None, uncut: Obstacle | None = None
-) -> Iterator[tuple[Unit, Finding]]:
+) -> Iterator[tuple[Unit, Reason]]:
     """
     What prevents the migration of a program as a whole.
 
@@ -62,17 +77,13 @@ def refusals(
         return
     if not training.train_loops and hand is None:  # who distributes himself decides what each process trains on
         unfed = _unfed(state, reach, training, uncut)
-        yield from [unfed] if unfed[1].case != "next-method" else map(_removed, _removed_nexts(state, reach))
+        yield from [unfed] if not isinstance(unfed[1], RemovedNext) else map(_removed, _removed_nexts(state, reach))
 
 
-_FEED = (
-    "feed it from a torch.utils.data.DataLoader, such as DataLoader(TensorDataset(x, y), batch_size=32), or keep it on "
-    "one device"
-)
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
 
 
-def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """Variables for which the evidence speaks of several roles at once: no role is better than a guess."""
     for scope in unit.names.scopes.values():
         if scope.function.node not in reach.reachable:
@@ -82,14 +93,9 @@ def contradictions(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             first = {origin.role: origin for origin in held}
             if len(first) < 2 or any(origin.qualified == "assumed" for origin in held) or not binding.definitions:
                 continue
-            told = " and ".join(f"{role.value} ({origin.because})" for role, origin in first.items())
-            vouch = f", or say which one it is: --assume {held[0].role.value}={binding.name}"
-            yield _blocked(
-                "conflicting-roles",
-                binding.definitions[0],
-                f"`{binding.name}` is used for two things: {told}",
-                f"use two different names{'' if _one_after_the_other(state, unit, binding) else vouch}",
-            )
+            roles = tuple((role.value, origin.because) for role, origin in first.items())
+            in_turn = _one_after_the_other(state, unit, binding)
+            yield ConflictingRoles(binding.definitions[0], binding.name, roles, in_turn)
 
 
 def _one_after_the_other(state: State, unit: Unit, binding: Binding) -> bool:
@@ -99,7 +105,7 @@ def _one_after_the_other(state: State, unit: Unit, binding: Binding) -> bool:
     return len(values) == len(binding.definitions) and all(len(found) == 1 for found in roles)
 
 
-def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Finding]:
+def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | None) -> tuple[Unit, Reason]:
     """No known loader feeds the training: say whether there is none, or one that cannot be seen."""
     record = training.backwards[0]
     if uncut is not None and uncut.certain:
@@ -115,58 +121,29 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
             if isinstance(source, cst.Name) and counts_rounds(record.unit, source):
                 continue
             if is_undefined(record.unit, source):
-                return record.unit, _blocked(
-                    "unknown-loader",
-                    loop,
-                    f"`{name}`, which feeds this training, is not defined anywhere: the script fails here as it is",
-                    "fix the script first and run it on one device, then migrate it",
-                    case="undefined",
-                )
+                return record.unit, UndefinedFeed(loop, name)
             if uncut is not None and _hands_out(state, source):
                 return _not_cut(state, reach, uncut, record)
             if isinstance(source, cst.Name) and _is_collection(state, record.unit, source):
                 if uncut is not None:
                     return _not_cut(state, reach, uncut, record)
-                return record.unit, _made_by_hand(loop, name)
+                return record.unit, OwnList(loop, name)
             if isinstance(source, (cst.Name, cst.Attribute)) and not origins(state.values.get(source)):
-                told = _blocked(
-                    "unknown-loader",
-                    loop,
-                    f"cannot tell whether `{name}`, which feeds this training, is a data loader",
-                    f"pass --assume loader={name} if it is a torch.utils.data.DataLoader; otherwise feed the training "
-                    f"from one: of a list of rows DataLoader({name}, batch_size=...), of an iterator of whole batches "
-                    "(BucketIterator of torchtext) a DataLoader of its data set",
-                    case="unclear",
-                )
-                return record.unit, told._replace(part=source, cause=_given(reach, record.unit, source))
+                return record.unit, UnclearFeed(loop, name, source, _given(reach, record.unit, source))
     feeding = _foreign_feed(state, reach, record)
     if feeding is not None:
         source, giver = feeding
         name = record.unit.names.module.code_for_node(source)
-        own = name if isinstance(source, cst.Name) else "loader"
-        vouch = f"pass --assume loader={own} if it is a torch.utils.data.DataLoader"
-        return record.unit, _blocked(
-            "unknown-loader",
-            source,
-            f"cannot tell whether `{name}`, which feeds this training, is a data loader: "
-            f"what `{giver}` gives is not known",
-            vouch if own == name else f"give it a name, as in {own} = {name}, and {vouch}",
-            case="package",
-        )
+        return record.unit, ForeignFeed(source, name, name if isinstance(source, cst.Name) else "", giver)
     removed = next(_removed_nexts(state, reach), None)
     if removed is not None:
         return _removed(removed)
     if uncut is not None:
         return _not_cut(state, reach, uncut, record)
-    return record.unit, _blocked(
-        "no-data-parallel-axis", record.node,
-        "no data loader feeds this training, and nothing is seen to be a batch that could be cut into shards: every "
-        "process would train on all of it",
-        _FEED, case="no-batches",
-    )  # fmt: skip
+    return record.unit, NoBatches(record.node)
 
 
-def _given(reach: Reach, unit: Unit, source: cst.BaseExpression) -> Cause | None:
+def _given(reach: Reach, unit: Unit, source: cst.BaseExpression) -> FeedOrigin | None:
     """Where what feeds the training is filled, or made: through parameters, and out of functions."""
     seen: set[cst.CSTNode] = set()
     while source not in seen:
@@ -174,7 +151,7 @@ def _given(reach: Reach, unit: Unit, source: cst.BaseExpression) -> Cause | None
         found: list[tuple[Unit, cst.BaseExpression]] = []
         if isinstance(source, cst.Name) and (binding := unit.names.binding(source)) is not None:
             if filled := added_to(unit.names, source):
-                return Cause(filled[0], "it is filled here")
+                return FeedOrigin(filled[0], filled=True)
             found = [*((unit, value) for value in plain_values(unit.names, source)), *reach.given(binding)]
         elif isinstance(source, cst.Call):
             found = [
@@ -186,7 +163,7 @@ def _given(reach: Reach, unit: Unit, source: cst.BaseExpression) -> Cause | None
             ]
         if found:
             unit, source = found[0]
-    return Cause(source, "it is made here") if len(seen) > 1 else None
+    return FeedOrigin(source, filled=False) if len(seen) > 1 else None
 
 
 def _is_collection(state: State, unit: Unit, name: cst.Name) -> bool:
@@ -212,35 +189,13 @@ def _hands_out(state: State, source: cst.BaseExpression) -> bool:
     return bool(klasses) and len(klasses) == len(things) and all(k.method("__iter__") for k in klasses)
 
 
-def _made_by_hand(loop: cst.For, name: str) -> Finding:
-    return _blocked(
-        "no-data-parallel-axis",
-        loop,
-        f"no data loader feeds this training, but `{name}`, which the script fills by itself: every process would go "
-        "through all of it",
-        _FEED,
-        case="own-list",
-    )
-
-
-def _not_cut(state: State, reach: Reach, uncut: Obstacle, backward: CallRecord) -> tuple[Unit, Finding]:
+def _not_cut(state: State, reach: Reach, uncut: Obstacle, backward: CallRecord) -> tuple[Unit, Reason]:
     """The batches of a training without a loader cannot be cut; where that is seen elsewhere, with its ``backward``."""
-    reason, remedy = uncut.reason, uncut.remedy or _FEED
     called = uncut.node.func if isinstance(uncut.node, cst.Call) else uncut.node
     maker = _unknown_maker(state, reach, uncut.unit, called)
-    if maker is not None:
-        name = uncut.unit.names.module.code_for_node(called)
-        reason += f". `{name}` is made by {maker}, and its class cannot be told"
-        remedy = "make it by the name of its class, as in model = Net(...), then migrate"
-    told = _blocked(
-        "no-data-parallel-axis",
-        uncut.node,
-        f"no data loader feeds this training, and its batches cannot be cut into shards: {reason}",
-        remedy,
-        case="environment" if uncut.plays else "not-cut",
-    )
-    elsewhere = uncut.unit is not backward.unit
-    return uncut.unit, told._replace(cause=Cause(backward.node, "this is the training") if elsewhere else None)
+    name = uncut.unit.names.module.code_for_node(called) if maker is not None else ""
+    training = backward.node if uncut.unit is not backward.unit else None
+    return uncut.unit, UncutBatches(uncut.node, uncut.reason, uncut.remedy, uncut.plays, name, maker or "", training)
 
 
 def _foreign_feed(state: State, reach: Reach, record: CallRecord) -> tuple[cst.BaseExpression, str] | None:
@@ -277,17 +232,11 @@ def _from_outside(
     return None if known else (node, dotted(node.func) or name)
 
 
-def _removed(found: tuple[Unit, cst.Call]) -> tuple[Unit, Finding]:
+def _removed(found: tuple[Unit, cst.Call]) -> tuple[Unit, Reason]:
     unit, call = found
     assert isinstance(call.func, cst.Attribute)
     iterator = unit.names.module.code_for_node(call.func.value)
-    return unit, _blocked(
-        "unknown-loader",
-        call,
-        f"`{iterator}.next()` fails: the iterators of loaders have no method `next` any more",
-        f"write next({iterator}), and run the script on one device before you migrate it",
-        case="next-method",
-    )
+    return unit, RemovedNext(call, iterator)
 
 
 def _removed_nexts(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.Call]]:
@@ -323,14 +272,10 @@ _LONGEST = 60
 """Longer code is not repeated in a finding."""
 
 
-def _blocked(id: str, node: cst.CSTNode | None, message: str, remedy: str, *, case: str = "") -> Finding:
-    return Finding(id, node, message, remedy, Severity.BLOCKED, case=case)
-
-
 _STARTS = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
 
 
-def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
+def _own_processes(state: State, reach: Reach) -> tuple[Unit, Reason] | None:
     """A script that trains in processes of its own making (Hogwild)."""
     for record in state.calls.values():
         if outside_name(record) not in _STARTS:
@@ -340,13 +285,7 @@ def _own_processes(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
             for thing in held.things if held is not None else ():
                 inside = reach.below(thing.node) if isinstance(thing, Function) else {}
                 if any(method_name(n) == "backward" for code in inside for n in reach.own(code) if _is_call(n)):
-                    return record.unit, _blocked(
-                        "already-distributed",
-                        record.node,
-                        "the script trains in processes that it starts itself",
-                        "migrate a version that trains in one process: torchlift launch starts the others",
-                        case="workers",
-                    )
+                    return record.unit, OwnProcesses(record.node)
     return None
 
 
@@ -355,20 +294,13 @@ _SUGGESTS = frozenset(
 )
 
 
-def _search(state: State, reach: Reach) -> tuple[Unit, Finding] | None:
+def _search(state: State, reach: Reach) -> tuple[Unit, Reason] | None:
     """A search for hyperparameters around the training: each process would try its own."""
     for call, record in state.calls.items():
         if reach.function_of(call) not in reach.reachable:
             continue
         if questions.searches(outside_name(record)) or (method_name(call) in _SUGGESTS and not reach.called(call)):
-            return record.unit, _blocked(
-                "hyperparameter-search",
-                call,
-                "a hyperparameter search chooses the settings of this training, and every process would run its own "
-                "search: the processes would build different models and hang",
-                "search on one device, and migrate the training in a script of its own, with the settings that were "
-                "found",
-            )
+            return record.unit, HyperparameterSearch(call)
     return None
 
 
@@ -376,25 +308,17 @@ def _is_call(node: cst.CSTNode) -> TypeGuard[cst.Call]:
     return isinstance(node, cst.Call)
 
 
-def _framework(state: State, unit: Unit) -> Iterator[Finding]:
+def _framework(state: State, unit: Unit) -> Iterator[Reason]:
     for node in _imports(unit):
         for name in _modules(node):
             framework = questions.framework(name)
             if framework and not _leaves_loop(node, name):
-                yield _blocked(
-                    "framework-owns-loop", node, f"{framework} runs the training loop of this script",
-                    f"distribute it with {framework}'s own settings",
-                )  # fmt: skip
+                yield FrameworkLoop(node, framework)
     for call in unit.names.calls:
         record = state.calls.get(call)
         title = next(filter(None, map(questions.trainer, built_names(record))), "") if record is not None else ""
         if title:
-            yield _blocked(
-                "framework-owns-loop",
-                call,
-                f"{title} runs the training loop of this script",
-                "launch it with torchrun: the Trainer is already distributed",
-            )
+            yield TrainerLoop(call, title)
 
 
 def _leaves_loop(node: cst.Import | cst.ImportFrom, module: str) -> bool:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.diagnostics import ReplacedMethod, SetByName
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
 from ...facts.torch_api.loading import row
-from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.solver import Slot, Thing
@@ -28,7 +29,7 @@ class _Replaced(NamedTuple):
     value: cst.BaseExpression
 
 
-def replaced_code(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def replaced_code(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """What was read is not what runs: one finding for each method, and one for the names of the file."""
     told: set[str] = set()
     named = False
@@ -39,27 +40,11 @@ def replaced_code(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
             method = f"{dotted(one.holder)}.{one.name}"
             if method not in told and _is_method(state, one):
                 told.add(method)
-                known = "function that its module" if _is_module(state.values[one.holder]) else "method that its class"
-                yield Finding(
-                    "replaced-code",
-                    node,
-                    f"`{method}` is replaced here. This answer was made with the {known} has",
-                    "no action needed if the new one gives rows for rows, or a loss of the same kind, as the old one "
-                    "does; otherwise put its code into the class, then migrate",
-                    case="method",
-                )
+                yield ReplacedMethod(node, method, of_module=_is_module(state.values[one.holder]))
         name = set_by_name(node)
         if name is not None and not named:
             named = True
-            what = f"the variable `{name}` is" if name else "variables of this file are"
-            yield Finding(
-                "replaced-code",
-                node,
-                f"{what} set here by name, which is not followed: this answer was made without the new values",
-                "no action needed if they are settings, such as numbers and paths; otherwise assign them to variables "
-                "that are written out, then migrate",
-                case="names",
-            )
+            yield SetByName(node, name)
 
 
 def _attributes(node: cst.CSTNode) -> Iterator[_Replaced]:

@@ -12,8 +12,9 @@ from itertools import chain
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.diagnostics import HashOfText, SetOrder
 from ...facts.torch_api import surroundings
-from ...findings import Cause, Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.element_kinds import ElementKinds
@@ -24,11 +25,6 @@ from ..syntax.definitions import plain_values
 from ..syntax.nodes import positional
 from ..syntax.walk import descendants, nodes_in
 
-REMEDY = (
-    "start all processes with one hash seed: `torchlift launch` does, other launchers need PYTHONHASHSEED=0 in the "
-    "environment"
-)
-
 _UNORDERED = frozenset("all any frozenset isinstance len max min set sorted sum bool Counter".split())
 """What does not see the order of what it is given; with a key, some of them see that of equal elements."""
 _IN_ORDER = frozenset("dict enumerate filter iter list map reversed tuple zip tqdm fromkeys".split())
@@ -37,33 +33,19 @@ _PUTTING = frozenset("append appendleft extend insert".split())
 _OF_SETS = frozenset(name for name in dir(set) if not hasattr(list, name) or name == "remove")
 
 
-def set_orders(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def set_orders(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """What follows the order of a set of strings, and the hashes of strings."""
     orders = SetOrders(state, reach)
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is not None and outside_name(record) == "builtins.hash" and orders.tells_hash(unit, call):
             text = _text(unit, call)
-            yield Finding(
-                "set-order",
-                call,
-                f"`{text}` differs between processes where it is that of a string, because Python hashes strings anew "
-                "in each process",
-                f"use a hash that is the same everywhere, such as zlib.crc32(text.encode()), or {REMEDY}",
-                case="hash",
-            )
+            yield HashOfText(call, text)
     for read, followed in orders.of(unit):
         name = _text(unit, read)
-        where = "strings" if orders.kinds.kind(unit, read) == "text" else "its elements, if they are strings,"
         made = plain_values(unit.names, read) if isinstance(read, cst.Name) else []
-        yield Finding(
-            "set-order",
-            read,
-            f"`{followed}` follows the order of the set `{name}`, and the order of {where} differs between processes",
-            f"give all processes one order: sorted({name}), or {REMEDY}",
-            cause=Cause(unit.names.statement(made[0]), "the set is made here") if made else None,
-            case="set",
-        )
+        certain = orders.kinds.kind(unit, read) == "text"
+        yield SetOrder(read, name, followed, certain, unit.names.statement(made[0]) if made else None)
 
 
 class SetOrders:

@@ -15,7 +15,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, origins
 from ..layouts.loop_layouts import unmoved
 from ..syntax.definitions import seen_values
-from ..syntax.nodes import dotted
+from ..syntax.nodes import dotted, is_none
 from ..syntax.walk import descendants, nodes_in
 from ..training.gradient_path import GradientPath
 from ..training.modes import asks_training
@@ -45,9 +45,40 @@ def tensor_memories(state: State, unit: Unit, reach: Reach, training: Training) 
         name = dotted(change.field)
         if name in told or change.node not in steps or _is_joined(state, reach, unit, change):
             continue
+        if _is_reset(reach, unit, change, steps):
+            continue
         if _outlives(unit, change, training) and _enters(unit, change, path):
             told.add(name)
             yield change.node, name
+
+
+def _is_reset(reach: Reach, unit: Unit, change: TensorChange, steps: set[cst.CSTNode]) -> bool:
+    """Whether each step takes away first what the steps before it left in an attribute: ``self.seen = None``."""
+    owner = next((a for a in unit.names.ancestors(change.node) if isinstance(a, cst.ClassDef)), None)
+    for node in nodes_in(owner, cst.Assign) if owner is not None else ():
+        same = any(target.target.deep_equals(change.field) for target in node.targets)
+        if same and is_none(node.value) and node in steps and _is_regular(reach, unit, node, steps):
+            return True
+    return False
+
+
+def _is_regular(
+    reach: Reach, unit: Unit, node: cst.CSTNode, steps: set[cst.CSTNode], seen: frozenset[cst.CSTNode] = frozenset()
+) -> bool:
+    """Whether a node runs in each step, or in none: by no condition but a setting, ``if self.attends:``."""
+    for around, below in unit.names.outwards(node):
+        if isinstance(around, (cst.For, cst.While)) and reach.state.loaders.get(around):
+            return True
+        if isinstance(around, (cst.ExceptHandler, cst.While)) or (
+            isinstance(around, cst.If) and below is around.orelse
+        ):
+            return False
+        if isinstance(around, cst.If) and not isinstance(around.test, cst.Attribute):
+            return False
+    code = unit.names.function(node)
+    sites = [site for site in reach.sites(code) if site in steps] if code not in seen else []
+    calls = reach.state.calls
+    return bool(sites) and all(_is_regular(reach, calls[s].unit, s, steps, seen | {code}) for s in sites)
 
 
 def _path(reach: Reach, training: Training) -> frozenset[cst.CSTNode]:

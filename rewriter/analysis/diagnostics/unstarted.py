@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.refusals import ComputedImport, NothingStarts, TrainsInTest
 from ...facts.roles import Role
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 
 
-def without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
+def without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Reason]]:
     """The first file whose training is not seen to be started."""
     for unit in reach.units:
         for call in unit.names.calls:
@@ -22,42 +23,17 @@ def without_entry(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
                 if origins(record.receiver, Role.ACCELERATOR) or _keeps_accelerator(state, unit, call):
                     continue
                 if (pattern := _computed_name(state, reach, unit)) is not None:
-                    yield (
-                        unit,
-                        Finding(
-                            "computed-import",
-                            call,
-                            f"this file trains, and is imported by a name that the script computes (`{pattern}`): it "
-                            "is not known which of its functions the script calls, so nothing was changed",
-                            f"import `{unit.name}` and what you call of it by their names there, then migrate",
-                            case="not-called",
-                        ),
-                    )
+                    yield unit, ComputedImport(call, pattern, unit.name)
                     return
                 yield unit, _unstarted(unit, call)
                 return
 
 
-def _unstarted(unit: Unit, call: cst.Call) -> Finding:
+def _unstarted(unit: Unit, call: cst.Call) -> Reason:
     around = unit.names.ancestors(call)
     if any(isinstance(one, cst.FunctionDef) and one.name.value.startswith("test_") for one in around):
-        return Finding(
-            "no-entry-point",
-            call,
-            "this file is a test: a test runner starts its training, in one process",
-            "leave it as it is, and migrate the script whose code it tests",
-            Severity.BLOCKED,
-            case="test",
-        )
-    return Finding(
-        "no-entry-point",
-        call,
-        "this file trains, but nothing in it starts the training",
-        "migrate the script that calls it: both files are then edited together. If an installed command calls it, let "
-        "this file start it too: if __name__ == '__main__': ...",
-        Severity.BLOCKED,
-        case="library",
-    )
+        return TrainsInTest(call)
+    return NothingStarts(call)
 
 
 def _computed_name(state: State, reach: Reach, unit: Unit) -> str | None:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from ...findings import Finding, Severity
+from ...facts.reasons import Reason
+from ...facts.reasons.distributed import MetApart, UnmovedBatches
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import Unit
 from .guards import Guards
@@ -30,7 +31,7 @@ def condition(guards: Guards, unit: Unit, node: cst.CSTNode) -> CodePlace | None
     return None
 
 
-def met_apart(guards: Guards, joint: Iterable[tuple[Unit, cst.CSTNode]]) -> Iterator[tuple[Unit, Finding]]:
+def met_apart(guards: Guards, joint: Iterable[tuple[Unit, cst.CSTNode]]) -> Iterator[tuple[Unit, Reason]]:
     """For each such condition around something that all processes must do, a finding."""
     told: set[cst.CSTNode] = set()
     for unit, node in joint:
@@ -40,29 +41,13 @@ def met_apart(guards: Guards, joint: Iterable[tuple[Unit, cst.CSTNode]]) -> Iter
         told.add(place.node)
         yield (
             place.unit,
-            Finding(
-                "local-decision",
-                place.node,
-                f"only some processes pass {said(place)}, and it decides whether they come to "
-                f"{_text(unit, node)}, which all processes must do together: those that come would wait for the others",
-                "let all processes run this code, and put only what prints or writes under the condition",
-                Severity.BLOCKED,
-                case="some-processes",
-            ),
+            MetApart(place.node, said(place), _text(unit, node)),
         )
 
 
-def left_on_cpu(unit: Unit, loop: cst.For, because: str) -> Finding:
+def left_on_cpu(unit: Unit, loop: cst.For, because: str) -> Reason:
     """What is said of a loop that reads a loader which stays whole, where nothing moves its batches."""
-    return Finding(
-        "prepare",
-        loop,
-        f"{_text(unit, loop.iter)} is not prepared, because {because}. Nothing moves its batches to the GPU, where the "
-        "prepared model is",
-        "move what the loop reads to the device of the model: x = x.to(device), then migrate",
-        Severity.BLOCKED,
-        case="not-moved",
-    )
+    return UnmovedBatches(loop, _text(unit, loop.iter), because)
 
 
 def said(place: CodePlace) -> str:

@@ -14,9 +14,9 @@ import libcst as cst
 
 from ...facts.abilities import Abilities
 from ...facts.manual_ddp import Instead
+from ...facts.reasons.distributed import Hindrance, KeptCall, NoSpawn, NotReplaced
 from ...facts.roles import Role
 from ...facts.torch_api import process_calls
-from ...findings import Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_binding import argument_of
 from ..dataflow.call_graph import Code, Reach
@@ -27,9 +27,9 @@ from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
 from .init_sites import Start
 from .manual_ddp import ByHand
-from .obstacles import also_of_user, blocked, obstacle, unsure
+from .obstacles import also_of_user, obstacle, unsure
 from .rank_spellings import number
-from .replacements import INSTEAD, calls, of_torch, running
+from .replacements import calls, of_torch, running
 from .sampled_loaders import sharded, unshared
 
 _PURE = frozenset(
@@ -164,15 +164,7 @@ class _DistributionReader:
         self.result.told.append(
             (
                 unit,
-                Finding(
-                    "hand_written_ddp",
-                    call,
-                    f"torch.distributed.{last} is left unchanged: it uses the process group that the accelerator opens "
-                    "on several processes, and fails on a single process, which has no group",
-                    INSTEAD.get(last, "use the accelerator's method if the script must also run on one process"),
-                    Severity.REVIEW,
-                    case="kept-call",
-                ),
+                KeptCall(call, last),
             )
         )
 
@@ -223,14 +215,7 @@ class _DistributionReader:
         self.result.told.append(
             (
                 unit,
-                Finding(
-                    "hand_written_ddp",
-                    call,
-                    "the script no longer starts its own processes",
-                    "start it with torchlift launch --num-processes N (or torchrun --nproc-per-node N)",
-                    Severity.NOTE,
-                    case="start",
-                ),
+                NoSpawn(call),
             )
         )
 
@@ -321,18 +306,8 @@ class _DistributionReader:
         """
         found = [(unit, statement, value) for unit in self.reach.units for statement, value in _switches(unit)]
         if all(isinstance(value, cst.Name) and value.value == "False" for _, _, value in found):
-            self.result.obstacles += [
-                (
-                    unit,
-                    blocked(
-                        statement,
-                        "require_backward_grad_sync belongs to the wrapper, which is removed",
-                        "put the passes that exchange nothing under `with model.no_sync():`",
-                        case="call",
-                    ),
-                )
-                for unit, statement, _ in found
-            ]
+            kept = ((unit, NotReplaced(at, Hindrance.EXCHANGE_SWITCH)) for unit, at, _ in found)
+            self.result.obstacles.extend(kept)
             return
         for unit, statement, _ in found:
             self.result.switches.append(statement)

@@ -9,10 +9,12 @@ import libcst as cst
 
 from ...facts.torch_api.process_calls import is_distributed_sampler, turns
 from ...facts.torch_api.surroundings import asks_existence, ends_process, fetches, takes_away, writes
-from ..dataflow.call_constants import CallConstants, Constants, excludes
+from ..dataflow.call_constants import Constants, below
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.code_place import CodePlace
+from ..dataflow.constant_values import constants_of
+from ..dataflow.drawn_batches import only_draws
 from ..dataflow.raised import met_alone
 from ..dataflow.values import State, Unit
 from ..effects.file_caches import if_missing
@@ -75,8 +77,13 @@ class Guards:
             calls = [item.item for item in above.items if isinstance(item.item, cst.Call)]
             return below is above.body and any(last_name(call.func) in turns() for call in calls)
         if isinstance(above, (cst.ExceptHandler, cst.ExceptStarHandler)):
-            return met_alone(self.state, above.type)  # all come to the end of an iterator together
+            return met_alone(self.state, above.type) and not self._ends_data(unit, above)
         return isinstance(above, HANDLERS)
+
+    def _ends_data(self, unit: Unit, handler: cst.CSTNode) -> bool:
+        """Whether a handler is there for the end of an iterator, to which all processes come together."""
+        attempt = unit.names.parents.get(handler)
+        return isinstance(attempt, cst.Try) and only_draws(self.state, attempt.body)
 
     def _is_own_part(self, unit: Unit, iterated: cst.BaseExpression) -> bool:
         """Whether a loop goes over a part that each process has of its own: the parts may differ in length."""
@@ -176,21 +183,21 @@ class Guards:
         What an exception handler calls is left out: a script that trains again after an error does so by itself.
         """
         found: dict[Code, list[tuple[CodePlace, Constants]]] = {}
-        constants = CallConstants(self.reach)
+        constants = constants_of(self.state)
         for unit in self.reach.units:
             for call in unit.names.calls:
                 if not self.reach.called(call) or unit.names.function(call) not in self.reach.reachable:
                     continue
                 guard = next((g for g in self.around(unit, call) if not isinstance(g.node, HANDLERS)), None)
                 if guard is not None:
-                    for code, given in constants.below(call).items():
+                    for code, given in below(constants, self.reach, call).items():
                         found.setdefault(code, []).extend((guard, known) for known in given)
         return found
 
     def called_apart(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
         """Why not every process reaches a node, as far as the calls of its function decide it."""
-        given = self.apart.get(unit.names.function(node), ())
-        return (guard for guard, known in given if not excludes(unit, node, known))
+        given, constants = self.apart.get(unit.names.function(node), ()), constants_of(self.state)
+        return (guard for guard, known in given if not known or not constants.excludes(unit, node, dict(known)))
 
     def of(self, unit: Unit, node: cst.CSTNode) -> CodePlace | None:
         """Why not every process reaches a node: in its own function, or in one that calls it."""

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.distributed import AlsoOfUser, Hindrance, NotReplaced
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import process_calls
-from ...findings import Cause, Finding, Severity
 from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
@@ -16,7 +17,7 @@ from ..dataflow.values import Function, State, Unit, origins
 from ..effects.unused_code import is_named
 from ..syntax.definitions import plain_values
 from ..syntax.walk import descendants, nodes_in
-from .replacements import INSTEAD, of_torch
+from .replacements import of_torch
 from .tracing import Tracer
 
 _OPENS = "torch.distributed.init_process_group"
@@ -39,12 +40,10 @@ _KNOWN = {
 _HARMLESS = ("torch.distributed.elastic.multiprocessing.errors.", "torch.distributed.ReduceOp")
 _OWN_GROUP = frozenset({"torch.distributed.new_group"})
 _HOOKS = frozenset("register_comm_hook join _set_static_graph".split())
-_ONE_DEVICE = "give each process one device, that of its local rank: model.to(local_rank), device_ids=[local_rank]"
-_ONCE = "start them once, and put the loop into the function that they run"
 _WRITES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})
 
 
-def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Finding | None:
+def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Reason | None:
     """Why a call cannot be replaced or kept, where it cannot."""
     last = name.rpartition(".")[2]
     if not process_calls.distributes(name) and not of_torch(name):
@@ -55,12 +54,7 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
         (a for a in call.args if a.keyword is not None and a.keyword.value in ("group", "process_group")), None
     )
     if group is not None:
-        return blocked(
-            call,
-            f"{last} works on its own process group",
-            "leave out the group: it then works on all processes",
-            case="group",
-        )
+        return NotReplaced(call, Hindrance.OWN_GROUP, last)
     direct = (
         name.count(".") == 2
         or process_calls.distributes(name)
@@ -74,68 +68,51 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
         and (process_calls.collective(name) is not None or process_calls.asks_group(name))
     ):
         return None  # torch does it with the group that the accelerator opens as it did with the script's own
-    return blocked(
-        call, f"{name} has no counterpart", INSTEAD.get(last, "leave it out, or keep the script as it is"), case="call"
-    )
+    return NotReplaced(call, Hindrance.NO_COUNTERPART, name)
 
 
-def _of_arguments(call: cst.Call, last: str) -> Finding | None:
+def _of_arguments(call: cst.Call, last: str) -> Reason | None:
     known = _KNOWN[last]
     for arg in call.args:
         if arg.star:
-            return blocked(
-                call, f"the arguments of {last} cannot be seen here", "write them out in the call", case="call"
-            )
+            return NotReplaced(call, Hindrance.HIDDEN_ARGUMENTS, last)
         if arg.keyword is not None and arg.keyword.value not in known:
-            return blocked(
-                call, f"{last} gets {arg.keyword.value}, which has no counterpart", "leave it out", case="call"
-            )
+            return NotReplaced(call, Hindrance.UNKNOWN_OPTION, last, arg.keyword.value)
     if last in ("destroy_process_group", "get_rank", "get_world_size", "barrier") and any(
         a.keyword is None for a in call.args
     ):
-        return blocked(
-            call,
-            f"{last} works on its own process group",
-            "leave out the group: it then works on all processes",
-            case="group",
-        )
+        return NotReplaced(call, Hindrance.OWN_GROUP, last)
     return None
 
 
-def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Finding | None:
+def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Reason | None:
     """Why a call cannot be replaced at its place."""
     alone = isinstance(unit.names.parents.get(call), cst.Expr)
     last = name.rpartition(".")[2]
     if (name == _OPENS or last == "destroy_process_group") and not alone:
-        return blocked(call, f"the return value of {last} is used", "call it as a separate statement", case="call")
+        return NotReplaced(call, Hindrance.USED_RESULT, last)
     if name == _OPENS:
         return _conditional(state, unit, call)
     if process_calls.spawns(name):
         return _worker(state, reach, unit, call)
     if name in process_calls.wrappers("processes"):
-        return _spread(state, unit, call)
+        return _spread(call)
     return None
 
 
-def _conditional(state: State, unit: Unit, call: cst.Call) -> Finding | None:
+def _conditional(state: State, unit: Unit, call: cst.Call) -> Reason | None:
     """A group that is opened only where the user says so: elsewhere the script means a single process."""
     for around in unit.names.enclosing(call, cst.If):
         assert isinstance(around, cst.If)
         if not _asks_launcher(state, around.test) and not _opens_anyway(state, around):
             names = [node for node in descendants(around.test) if isinstance(node, cst.Name)]
             given = [value for name in names for value in plain_values(unit.names, name)]
-            told = blocked(
-                around,
-                f"`{unit.names.one_line(around.test)}` decides whether the processes are connected",
-                'let only the launcher decide: int(os.environ.get("WORLD_SIZE", 1)) > 1',
-                case="connected",
-            )
-            cause = Cause(unit.names.statement(given[0]), "it is set here") if given else None
-            return told._replace(part=around.test, cause=cause)
+            test, made = unit.names.one_line(around.test), unit.names.statement(given[0]) if given else None
+            return NotReplaced(around, Hindrance.OWN_CONDITION, test, part=around.test, given=made)
     return None
 
 
-def also_of_user(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+def also_of_user(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Iterator[Reason]:
     """What is said of a group that opens under a condition of which the launcher decides a part only: the accelerator
     opens it in any case, and the script goes on as a single process where the condition is not met."""
     tracer = Tracer(state, reach)
@@ -144,18 +121,7 @@ def also_of_user(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Iter
         place, part = next(_of_user(state, tracer, unit, around.test), (unit, None))
         if part is not None and not _opens_anyway(state, around):
             test, text = unit.names.one_line(around.test), place.names.one_line(part)
-            yield Finding(
-                "hand_written_ddp",
-                around,
-                f"the processes that a launcher starts are connected, whatever `{test}` says, and `{text}` is a part "
-                "of that: where it is not met, each process goes on as if it were alone, with figures and files of its "
-                "own",
-                f"start it with the arguments that make `{test}` true, or let only the launcher decide: "
-                'int(os.environ.get("WORLD_SIZE", 1)) > 1',
-                Severity.REVIEW,
-                part=around.test,
-                case="also-of-user",
-            )
+            yield AlsoOfUser(around, around.test, test, text)
 
 
 def _of_user(
@@ -203,7 +169,7 @@ def _asks_launcher(state: State, test: cst.BaseExpression) -> bool:
     return False
 
 
-def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding | None:
+def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Reason | None:
     """Why the function that is started as a process cannot simply be called."""
     named = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
     plain = [a.value for a in call.args if a.keyword is None]
@@ -214,53 +180,34 @@ def _worker(state: State, reach: Reach, unit: Unit, call: cst.Call) -> Finding |
     functions = [t for t in (held.things if held is not None else ()) if isinstance(t, Function)]
     alone = isinstance(unit.names.parents.get(call), cst.Expr)
     if len(functions) != 1 or not isinstance(functions[0].node, cst.FunctionDef):
-        return blocked(
-            call, "cannot tell which function the processes run", "name it: mp.spawn(main_worker, ...)", case="workers"
-        )
+        return NotReplaced(call, Hindrance.UNKNOWN_WORKER)
     others = [site for site in reach.sites(functions[0].node) if site is not call]
     if others:
-        return blocked(
-            call,
-            "the function that the processes run is also called elsewhere: the script has several modes",
-            "keep one mode: the call by which the script runs on one device, or this one",
-            case="workers",
-        )
+        return NotReplaced(call, Hindrance.SEVERAL_MODES)
     listed = given is None or isinstance(given, (cst.Tuple, cst.List))
     if not listed:
-        return blocked(
-            call, "cannot tell which arguments the processes get", "write mp.spawn(f, args=(a, b))", case="workers"
-        )
+        return NotReplaced(call, Hindrance.HIDDEN_WORKER_ARGUMENTS)
     if (join is not None and getattr(join, "value", "") != "True") or not alone:
-        return blocked(
-            call,
-            "the script goes on while the processes run",
-            "wait for them, in a separate statement: mp.spawn(f, args=(a, b), join=True)",
-            case="workers",
-        )
+        return NotReplaced(call, Hindrance.GOES_ON)
     if any(isinstance(around, (cst.For, cst.While)) for around in unit.names.enclosing(call, cst.For, cst.While)):
-        return blocked(call, "processes are started more than once", _ONCE, case="workers")
+        return NotReplaced(call, Hindrance.STARTED_AGAIN)
     params = functions[0].node.params
     if isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None:
-        return blocked(
-            call,
-            "the function that the processes run takes *args or **kwargs",
-            "write out its parameters",
-            case="workers",
-        )
+        return NotReplaced(call, Hindrance.OPEN_PARAMETERS)
     return None
 
 
-def _spread(state: State, unit: Unit, call: cst.Call) -> Finding | None:
+def _spread(call: cst.Call) -> Reason | None:
     """A model on several devices of one process."""
     ids = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device_ids"), None)
     if isinstance(ids, (cst.List, cst.Tuple)) and len(ids.elements) > 1:
-        return blocked(call, "the model is spread over several devices of one process", _ONE_DEVICE, case="devices")
+        return NotReplaced(call, Hindrance.SPREAD_MODEL)
     if not call.args:
-        return blocked(call, "cannot tell which model is wrapped", "write DistributedDataParallel(model)", case="call")
+        return NotReplaced(call, Hindrance.UNKNOWN_MODEL)
     return None
 
 
-def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Finding]:
+def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Reason]:
     """What else the accelerator would undo: hooks of the wrapper, devices worked out from the rank, own variables."""
     for call in unit.names.calls:
         record = state.calls.get(call)
@@ -268,22 +215,11 @@ def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Finding]:
             continue
         if method_name(call) in _HOOKS and origins(record.receiver, Role.MODEL):
             if isinstance(call.func, cst.Attribute) and not _of_program(state, record.receiver, call):
-                yield blocked(
-                    call,
-                    f".{method_name(call)}() belongs to the wrapper, which is removed",
-                    "leave it out: DistributedDataParallelKwargs(comm_hook=...) compresses gradients; other hooks are "
-                    "not supported",
-                    case="call",
-                )
+                yield NotReplaced(call, Hindrance.WRAPPER_METHOD, method_name(call))
         takes = method_name(call) in ("to", "cuda", "device") or bool(origins(record.result, Role.MODEL))
         for arg in call.args if takes else ():
             if any(o.qualified == ranks.MULTIPLE for o in origins(state.values.get(arg.value), Role.PLACE)):
-                yield blocked(
-                    call,
-                    "a device is computed from the rank: the model may be spread over several devices",
-                    _ONE_DEVICE,
-                    case="devices",
-                )
+                yield NotReplaced(call, Hindrance.RANK_DEVICE)
                 break
     for node in unit.names.parents:
         if isinstance(node, cst.SimpleString) and node.evaluated_value in _WRITES and is_named(unit, reach, node):
@@ -292,12 +228,7 @@ def unsure(state: State, reach: Reach, unit: Unit) -> Iterator[Finding]:
             first = small.targets[0].target if isinstance(small, cst.Assign) else None
             if isinstance(first, cst.Subscript) and node in descendants(first):
                 if unit.names.module.code_for_node(first).startswith(("os.environ", "environ")):
-                    yield blocked(
-                        node,
-                        f"the script sets {node.evaluated_value} itself",
-                        "remove this line: the launcher sets it",
-                        case="environment",
-                    )
+                    yield NotReplaced(node, Hindrance.SET_VARIABLE, str(node.evaluated_value))
 
 
 def _of_program(state: State, receiver: object, call: cst.Call) -> bool:
@@ -308,9 +239,3 @@ def _of_program(state: State, receiver: object, call: cst.Call) -> bool:
         for t in things
         if isinstance(t, Origin) and (klass := state.klass.get(t)) is not None
     )
-
-
-def blocked(node: cst.CSTNode, message: str, remedy: str, *, case: str) -> Finding:
-    """The finding that refuses a program for one obstacle."""
-    told = f"distributed by hand: {message}"
-    return Finding("already-distributed", node, told, remedy, Severity.BLOCKED, case=case)

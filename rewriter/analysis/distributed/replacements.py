@@ -6,48 +6,19 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.distributed import ListedCall, ListedVariable
 from ...facts.roles import Role
 from ...facts.torch_api import process_calls
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import External, State, Unit, origins
 from ..effects.unused_code import is_named
 
 _DIST = ("torch.distributed.", "torch.distributed.distributed_c10d.")
-INSTEAD = {
-    "init_process_group": "remove it: Accelerator() opens the group, under torchrun as well",
-    "destroy_process_group": "remove it: the accelerator closes what it opened",
-    "DistributedDataParallel": "remove the wrapper and its .module: prepare(model) replaces it",
-    "DistributedSampler": "remove the sampler and its set_epoch(): pass shuffle=True to the loader, and prepare it",
-    "spawn": "call the worker directly: `torchlift launch --num-processes N` (or torchrun) starts the processes",
-    "get_rank": "accelerator.process_index; if rank == 0 becomes if accelerator.is_main_process",
-    "get_world_size": "accelerator.num_processes",
-    "barrier": "accelerator.wait_for_everyone()",
-    "all_reduce": 'accelerator.reduce(x, reduction="sum"); for a metric gather_for_metrics before it is counted',
-    "reduce": 'accelerator.reduce(x, reduction="sum")',
-    "all_gather": "accelerator.gather(x)",
-    "all_gather_object": "accelerator.gather_for_metrics(x, use_gather_object=True)",
-    "broadcast": "broadcast(x) of torchlift.runtime.utils",
-    "broadcast_object_list": "broadcast_object_list(x) of torchlift.runtime.utils",
-    "is_initialized": "accelerator.use_distributed",
-    "init_device_mesh": "a mesh of several dimensions is not supported yet: leave this script as it is",
-    "parallelize_module": "the runtime distributes data, not the layers of a model: leave this script as it is",
-    "FullyShardedDataParallel": "the runtime keeps the whole model on each device: leave this script as it is if the "
-    "model needs sharding",
-    "fully_shard": "the runtime keeps the whole model on each device: leave this script as it is if the model needs "
-    "sharding",
-    "convert_sync_batchnorm": "keep it before prepare(model): it only matters on GPUs",
-}
-_VARIABLES = {
-    "RANK": "accelerator.process_index",
-    "LOCAL_RANK": "accelerator.local_process_index",
-    "WORLD_SIZE": "accelerator.num_processes",
-    "MASTER_ADDR": "remove it: the launcher sets it",
-    "MASTER_PORT": "remove it: the launcher sets it",
-}
+_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 
 
-def distributed(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
+def distributed(state: State, reach: Reach) -> Iterator[tuple[Unit, Reason]]:
     """All places of a program that distribute it by hand, where there is one that says so; else none."""
     found = [(unit, call, name) for unit in reach.units for call, name in running(reach, unit)]
     accelerated = any(origins(record.result, Role.ACCELERATOR) for record in state.calls.values())
@@ -61,11 +32,10 @@ def distributed(state: State, reach: Reach) -> Iterator[tuple[Unit, Finding]]:
         last = name.rpartition(".")[2]
         if call not in seen:
             seen.add(call)
-            remedy = INSTEAD.get(last, "use the accelerator's method, or leave it out")
-            yield unit, _blocked(call, f"distributed by hand: {last}", remedy)
+            yield unit, ListedCall(call, last)
     for unit in reach.units:
         for node, variable in _environment(unit):
-            yield unit, _blocked(node, f'distributed by hand: os.environ["{variable}"]', _VARIABLES[variable])
+            yield unit, ListedVariable(node, variable)
 
 
 def of_torch(qualified: str) -> bool:
@@ -99,7 +69,3 @@ def _environment(unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
                 if text.startswith(("os.environ", "environ", "os.getenv", "getenv")):
                     yield node, str(node.evaluated_value)
                     break
-
-
-def _blocked(node: cst.CSTNode, message: str, remedy: str) -> Finding:
-    return Finding("already-distributed", node, message, remedy, Severity.BLOCKED, case="listed")

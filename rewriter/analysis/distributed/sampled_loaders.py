@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.distributed import Hindrance, NotReplaced
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import process_calls
-from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.values import Instance, Klass, State, Unit, origins
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
-from .obstacles import blocked
 
 
 def sharded(state: State) -> Iterator[Origin]:
@@ -31,32 +31,16 @@ def sharded(state: State) -> Iterator[Origin]:
         yield from (loader for loader in loaders if loader.node in makers)
 
 
-def unshared(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode) -> tuple[Unit, Finding]:
+def unshared(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode) -> tuple[Unit, Reason]:
     """Why it is not known that the processes share the rows of a loop: said of its loader."""
     makers = [loader.node for loader in reach.loaders(loop) if isinstance(loader.node, cst.Call)]
     for maker in makers:
         for klass in _own_samplers(state, maker):
             name = klass.node.name.value
-            cause = f"{name}, the sampler of this loader, is a class of the script's own, and a prepared loader "
-            return reach.unit_of(maker, unit), blocked(
-                maker,
-                f"{cause}would share its rows once more",
-                f"use torch.utils.data.distributed.DistributedSampler in place of {name}",
-                case="data",
-            )
+            return reach.unit_of(maker, unit), NotReplaced(maker, Hindrance.OWN_SAMPLER, name)
     if makers:
-        return reach.unit_of(makers[0], unit), blocked(
-            makers[0],
-            "cannot find a DistributedSampler for the rows of this loader, which a training loop reads",
-            "give it sampler=DistributedSampler(...)",
-            case="data",
-        )
-    return unit, blocked(
-        loop,
-        "cannot tell which loader gives the batches of this loop, and whether the processes share them",
-        "iterate the DataLoader itself: for batch in loader",
-        case="data",
-    )
+        return reach.unit_of(makers[0], unit), NotReplaced(makers[0], Hindrance.NO_SAMPLER)
+    return unit, NotReplaced(loop, Hindrance.UNKNOWN_LOADER)
 
 
 def _own_samplers(state: State, maker: cst.Call) -> Iterator[Klass]:

@@ -10,9 +10,10 @@ import libcst as cst
 
 from ...facts.checkpoints import Load, Save, StateDict
 from ...facts.effects import Effect, EffectKind
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import StateOfOne
 from ...facts.roles import Origin, Role
 from ...facts.torch_api.surroundings import shows_model
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
@@ -69,22 +70,14 @@ def after_exception(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
     return next(unit.names.enclosing(node, *HANDLERS), None)
 
 
-def of_this_process(unit: Unit, taken: StateDict) -> Finding:
+def of_this_process(unit: Unit, taken: StateDict) -> Reason:
     """The finding for the state of a model that is taken in such a place."""
     place, module = after_exception(unit, taken.call), unit.names.module
     assert place is not None
     kind = getattr(place, "type", None)
     words = "finally" if isinstance(place, cst.Finally) else "except"
     words += f" {module.code_for_node(kind)}" if kind is not None else ""
-    return Finding(
-        "checkpoint_save",
-        taken.call,
-        f"each process comes to `{words}:` by itself, so `{module.code_for_node(taken.call)}` stays as it is, and the "
-        "main process saves what it has: with data parallelism that is the whole model",
-        "no action needed, unless you shard the weights later: then save the model where all processes are",
-        Severity.NOTE,
-        case="alone",
-    )
+    return StateOfOne(taken.call, words, module.code_for_node(taken.call))
 
 
 def _saved_states(state: State, reach: Reach) -> list[Origin]:

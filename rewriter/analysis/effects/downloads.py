@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import SharedDownload
 from ...facts.torch_api import questions, surroundings
-from ...findings import Finding
 from ..dataflow.call_binding import argument_for
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
@@ -33,7 +34,7 @@ class Fetches:
     def __init__(self, state: State, unit: Unit, together: Together) -> None:
         self.state, self.unit, self.together = state, unit, together
 
-    def of(self, call: cst.Call) -> Effect | Finding | None:
+    def of(self, call: cst.Call) -> Effect | Reason | None:
         """What is to become of a call, if it is one that brings files."""
         if in_turn(self.state, self.unit, call):
             return None
@@ -49,14 +50,14 @@ class Fetches:
             return self._fetched(call)
         return None
 
-    def _line(self, call: cst.Call, *, optional: bool) -> Effect | Finding | None:
+    def _line(self, call: cst.Call, *, optional: bool) -> Effect | Reason | None:
         """A thing that every process makes, whose files the first one brings."""
         statement = self.unit.names.statement(call)
         if not isinstance(statement, cst.SimpleStatementLine) or self.together(self.unit, statement):
             return None
         asked = self._asked(call)
         if asked is not None and self.together(self.unit, asked):
-            return _used(call)
+            return SharedDownload(call)
         return Effect(asked if asked is not None else statement, EffectKind.DOWNLOAD, _TESTS, optional=optional)
 
     def _asked(self, call: cst.Call) -> cst.CSTNode | None:
@@ -146,7 +147,7 @@ class Fetches:
         wanted = [v for word in words if (v := keyword(call, word)) is not None]
         return any(not (isinstance(v, cst.Name) and v.value in ("None", "False")) for v in wanted)
 
-    def _fetched(self, call: cst.Call) -> Effect | Finding | None:
+    def _fetched(self, call: cst.Call) -> Effect | Reason | None:
         """Files that are brought: asked for first, or brought again in every run."""
         asked = self._asked(call)
         unpacks = method_name(call) in _UNPACKS
@@ -159,14 +160,14 @@ class Fetches:
         if method_name(call) in _EXTRACTS and isinstance(around_it, cst.With):
             statement = around_it
         elif not isinstance(self.unit.names.parents.get(call), cst.Expr):
-            return _used(call)
+            return SharedDownload(call)
         tried = next(self.unit.names.enclosing(call, cst.Try), None)
         if tried is not None and _only_tries(tried):
             statement = tried  # where it fails, nobody is left waiting
         if asked is not None or not isinstance(self.unit.names.parents.get(statement), (cst.IndentedBlock, cst.Module)):
-            return _used(call)
+            return SharedDownload(call)
         if self.together(self.unit, statement):
-            return _used(call)
+            return SharedDownload(call)
         return Effect(
             statement, EffectKind.FETCH, f"every process would {'unpack' if unpacks else 'download'} the same files"
         )
@@ -195,13 +196,3 @@ def _takes_for_nothing(function: Function) -> bool:
     named = [param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)]
     rest = params.star_kwarg
     return rest is not None and "download" not in named and not scope.bindings[rest.name.value].reads
-
-
-def _used(call: cst.Call) -> Finding:
-    return Finding(
-        "downloads",
-        call,
-        "every process would download the same files at the same time",
-        "check first whether they exist, inside `with accelerator.main_process_first():`",
-        case="same-time",
-    )

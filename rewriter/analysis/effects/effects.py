@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import AskedInHead, JointWrite, RunsOnAll, ShownByAll, UsedWrite
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.process_calls import saves_by_one
 from ...facts.torch_api.surroundings import (
@@ -20,7 +22,6 @@ from ...facts.torch_api.surroundings import (
     text_methods,
     writes,
 )
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, made_names, method_name, outside_name, outside_names
 from ..dataflow.open_modes import opens_to_write
@@ -29,14 +30,14 @@ from ..dataflow.values import Instance, Klass, State, Unit, Unknown, origins
 from ..layouts.random_splits import splits_by_torch
 from ..syntax.definitions import attribute_assignments, bindings_value, entered_values
 from ..syntax.nodes import keyword
-from ..syntax.walk import descendants, nodes_in
+from ..syntax.walk import contains, descendants, nodes_in
 from ..training.row_code import for_rows, only_for_rows
 from ..training.training import Training
 from .brought import brings
 from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, silent_elsewhere, starred
 from .file_caches import Makings
-from .handles import COMMANDS, Handles, once
+from .handles import COMMANDS, Handles
 from .memory import into_memory
 from .row_files import for_rows_too, same_file
 from .written import removes, writes_by_method
@@ -48,7 +49,7 @@ class Output:
 
     effects: list[Effect] = field(default_factory=list)
     handles: list[Handle] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Reason] = field(default_factory=list)
 
 
 def output(
@@ -108,7 +109,8 @@ class _Search:
         for call in calls:
             if not self._is_settled(call, self.brought):
                 self._print(call)
-        for answer in self.handles.trackers(self.reach, self.settled, self.together):
+        apart = [q for q in self.made if isinstance(q, cst.If) and not contains(q.test, cst.BooleanOperation)]
+        for answer in self.handles.trackers(self.reach, self.settled, self.together, apart):
             self._add(answer)
         return self.found
 
@@ -116,7 +118,7 @@ class _Search:
         around = (call, *self.unit.names.ancestors(call))
         return any(node in self.settled and node not in but for node in around)
 
-    def _add(self, answer: Effect | Handle | Finding | None) -> None:
+    def _add(self, answer: Effect | Handle | Reason | None) -> None:
         if isinstance(answer, Effect):
             self.found.effects.append(answer)
         elif isinstance(answer, Handle):
@@ -161,12 +163,13 @@ class _Search:
             return False
         makes = not self._on_console(call, name) and (self._writes(call, name) or self._opens(call))
         makes = makes or (name == "lmdb.open" and keyword(call, "readonly") is None)
+        makes = makes or (name == "h5py.File" and opens_to_write(call, 1))
         return makes or (name == "torch.save" and not self.makings.holds_state(call))
 
     def _ask_first(self, makes: list[cst.Call]) -> None:
         """Files that one function asks for and another makes: the first process asks before the others do."""
         for statement in self.makings.asked_elsewhere(makes, self.settled):
-            if isinstance(statement, Finding):
+            if isinstance(statement, AskedInHead):
                 self.found.findings.append(statement)
                 continue
             around = {statement, *self.unit.names.ancestors(statement)}
@@ -187,7 +190,7 @@ class _Search:
                 self.awaited.add(call)
             self._written(call, EffectKind.COMMAND)
         elif self._may_save(call):
-            self._add(once(call, "it may save a file, by a method that is not known"))
+            self._add(RunsOnAll(call, "it may save a file, by a method that is not known"))
 
     def _of_process(self, call: cst.Call) -> bool:
         """Whether a command names the process that runs it: each process has one of its own."""
@@ -276,15 +279,15 @@ class _Search:
             return
         statement = self.unit.names.statement(call)
         if shows_model(outside_name(self.state.calls[call])) and splits_by_torch(self.state, self.reach):
-            self.found.findings.append(_shown(call, "it may draw numbers by which the data is split after it"))
+            self.found.findings.append(ShownByAll(call, "it may draw numbers by which the data is split after it"))
         elif not stands_alone(self.unit, call):
             if outside_name(self.state.calls[call]) == "mlflow.start_run":
                 return  # its handle is what counts
             self.found.findings.append(
-                _used(call) if kind is not EffectKind.CONSOLE else _shown(call, "its result is used")
+                UsedWrite(call) if kind is not EffectKind.CONSOLE else ShownByAll(call, "its result is used")
             )
         elif _takes_along(call):
-            self.found.findings.append(_used(call))
+            self.found.findings.append(UsedWrite(call))
         elif self.together(self.unit, call):
             self._hoisted(call, statement, kind)
         elif isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
@@ -314,7 +317,7 @@ class _Search:
         outer = [f for f in forwards if not any(f is not g and f in set(descendants(g)) for g in forwards)]
         alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
         if len(outer) != 1 or not alone or _moves_ahead(call, outer[0]):
-            self.found.findings.append(_both(call))
+            self.found.findings.append(JointWrite(call))
             return
         self.settled.add(statement)
         name = self._free_name(call, ("batch",) if method_name(outer[0]) == "next" else _NAMES)
@@ -369,9 +372,9 @@ class _Search:
 
     def _bar(self, call: cst.Call) -> None:
         if any(map(stays_shown, built_names(self.state.calls[call]))):
-            self._add(_shown(call, "no option turns this bar off"))
+            self._add(ShownByAll(call, "no option turns this bar off"))
         elif starred(call):
-            self._add(_shown(call, "what it is given with `**` may already hold `disable`"))
+            self._add(ShownByAll(call, "what it is given with `**` may already hold `disable`"))
         elif not silent_elsewhere(self.state, self.unit, keyword(call, "disable")):
             self._add(Effect(call, EffectKind.BAR, "every process would show its own bar"))
 
@@ -427,38 +430,6 @@ def _is_silenced(call: cst.Call, name: str) -> bool:
     value = keyword(call, word) if word else None
     return (isinstance(value, cst.Integer) and value.evaluated_value == 0) or (
         isinstance(value, cst.Name) and value.value == "False"
-    )
-
-
-def _shown(call: cst.Call, why: str) -> Finding:
-    return Finding(
-        "main_process",
-        call,
-        f"every process still writes this to the console: {why}",
-        "no action needed, unless it should be shown once",
-        Severity.NOTE,
-        case="console",
-    )
-
-
-def _used(call: cst.Call) -> Finding:
-    return Finding(
-        "main_process",
-        call,
-        "every process would run this write, and its result is used later",
-        "write on the main process only: if accelerator.is_main_process: ...",
-        case="result",
-    )
-
-
-def _both(call: cst.Call) -> Finding:
-    return Finding(
-        "main_process",
-        call,
-        "every process would write this file, but the statement also runs something that all processes must run "
-        "together",
-        "compute the value on all processes first, then guard only the write: if accelerator.is_main_process: ...",
-        case="together",
     )
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons.effects import AskedApart, AskedInHead
 from ...facts.roles import Role
 from ...facts.torch_api import surroundings
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.code_place import CodePlace
@@ -60,7 +60,9 @@ class Makings:
                 found = around
         return None if found is None or self.together(self.unit, found) else found
 
-    def asked_elsewhere(self, makes: Iterable[cst.Call], meets: Set[cst.CSTNode]) -> Iterator[cst.CSTNode | Finding]:
+    def asked_elsewhere(
+        self, makes: Iterable[cst.Call], meets: Set[cst.CSTNode]
+    ) -> Iterator[cst.CSTNode | AskedInHead]:
         """
         The statements that ask for a file which a function of the module makes: ``if not self.is_there():
         self.build()``, and the calls of a function that returns at once where the file is there; a finding for one at
@@ -83,7 +85,7 @@ class Makings:
             if self._can_wait(statement) and not (block and not meets.isdisjoint(descendants(statement))):
                 yield statement
             elif block and self._can_wait(call) and not self.together.starts(call):
-                yield _asked_in_head(call)
+                yield AskedInHead(call)
 
     def _making_questions(self, made: list[cst.Call]) -> Iterator[_Question]:
         """The questions for a file that decide whether code runs which makes one. ``made``: what makes them here."""
@@ -227,36 +229,10 @@ class FileQuestions:
             yield there, _takes_away
 
 
-def asked_apart(node: cst.CSTNode, question: FileQuestion) -> Finding:
+def asked_apart(node: cst.CSTNode, question: FileQuestion) -> AskedApart:
     """What is said of a place where all processes must wait, and that each comes to by its own question for a file."""
     assert isinstance(question.place.node, cst.If)
-    text = question.place.unit.names.one_line(question.place.node.test)
-    done, late = "written the file", "finds the file already"
-    remedy = "ask for the file inside the function that makes it, and call that function without asking"
-    if question.takes:
-        done, late = "moved the files", "no longer finds it"
-        remedy = "move the files once, in a script of its own that runs before the training"
-    return Finding(
-        "read-back",
-        node,
-        f"every process must wait here until the main process has {done}, but each asks `{text}` by itself, "
-        f"and one that {late} does not come here",
-        remedy,
-        Severity.BLOCKED,
-        case="asked",
-    )
-
-
-def _asked_in_head(call: cst.Call) -> Finding:
-    return Finding(
-        "read-back",
-        call,
-        "the function called here makes a file unless it is there, and each process asks for it by itself: one that "
-        "comes later may read the file before it is whole",
-        "call it in a statement of its own before this block, inside `with accelerator.main_process_first():`",
-        Severity.REVIEW,
-        case="made-inside",
-    )
+    return AskedApart(node, question.place.unit.names.one_line(question.place.node.test), question.takes)
 
 
 def _makes(state: State, node: cst.CSTNode) -> bool:

@@ -68,7 +68,8 @@ class FileUses:
         """What the main process alone writes."""
         for unit, node, call in self._of_main():
             for path in _given(call):
-                yield FileUse(unit, node, {text(unit, path)}, path)
+                if not self.names.is_open(path):
+                    yield FileUse(unit, node, {text(unit, path)}, path)
             for path in self._paths(call):
                 starts = frozenset(self.roots.of(unit, path))
                 keys = {*self.names.of(unit, path), *(root.text for root in starts)}

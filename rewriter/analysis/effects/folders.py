@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Folder, Received
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import FolderOfAll, SearchedName, TemporaryFolder
 from ...facts.torch_api import surroundings
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
@@ -69,25 +70,18 @@ def made_by_all(state: State, statements: Iterable[cst.CSTNode]) -> dict[cst.CST
     return found
 
 
-def may_be_there(folder: Folder) -> Finding:
+def may_be_there(folder: Folder) -> Reason:
     """The finding for such a folder."""
-    return Finding(
-        "directories",
-        folder.call,
-        "every process creates this folder, so it may already exist: the migrated script no longer ensures that it is "
-        "new",
-        "check that it does not exist at the start of the run, on the main process",
-        case="new-folder",
-    )
+    return FolderOfAll(folder.call)
 
 
-def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Finding]]:
+def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Reason]]:
     """Names of folders that would differ from process to process: made by the main process, handed to the others."""
     sources: dict[cst.CSTNode, None] = {}
     for unit in reach.units:
         for call in unit.names.calls:
             if call in state.calls and unit.names.function(call) in reach.reachable:
-                for value in _paths(state, unit, call):
+                for value in _paths(state, call):
                     for trace in traces(state.values.get(value), Trail.STAMP):
                         sources.update(dict.fromkeys(_where_one_way(state, reach, trace.node)))
     done: set[cst.CSTNode] = set()
@@ -105,7 +99,7 @@ def received(state: State, reach: Reach) -> Iterator[tuple[Unit, Received | Find
         if node not in done and not _is_handed_out(unit, source) and not guarded(state, unit, source):
             done.add(node)
             if _is_chosen_by_entries(state, unit, source):
-                yield unit, _searched(source)
+                yield unit, SearchedName(source)
                 continue
             yield unit, Received(node, source, "each process would have a different name")
             asked.update(dict.fromkeys(_questions_around(state, unit, node), unit))
@@ -172,17 +166,7 @@ def _is_chosen_by_entries(state: State, unit: Unit, source: cst.CSTNode) -> bool
     return False
 
 
-def _searched(asked: cst.Call) -> Finding:
-    return Finding(
-        "directories",
-        asked,
-        "searches for an unused name: the processes may find different names",
-        "search on the main process and broadcast the name: broadcast_object_list([name])[0]",
-        case="unused-name",
-    )
-
-
-def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
+def _temporary(unit: Unit, source: cst.Call) -> Received | Reason:
     """A temporary folder of the main process for all, until every process has left its ``with``."""
     item = unit.names.parents.get(source)
     around = unit.names.parents.get(item) if isinstance(item, cst.WithItem) else None
@@ -192,17 +176,10 @@ def _temporary(unit: Unit, source: cst.Call) -> Received | Finding:
     alone = isinstance(around, cst.With) and len(around.items) == 1 and isinstance(around.body, cst.IndentedBlock)
     if isinstance(around, cst.With) and alone and isinstance(name, cst.Name) and not leaves:
         return Received(around, source, "each process would have a temporary folder of its own", (name.value,))
-    return Finding(
-        "directories",
-        source,
-        "each process makes a temporary folder of its own, and reads there what only the main process writes",
-        "use a folder with a name that is the same for all processes",
-        Severity.REVIEW,
-        case="temporary",
-    )
+    return TemporaryFolder(source)
 
 
-def _paths(state: State, unit: Unit, call: cst.Call) -> Iterator[cst.BaseExpression]:
+def _paths(state: State, call: cst.Call) -> Iterator[cst.BaseExpression]:
     """The expressions that name the folder which a call makes, or the file which it reads on every process."""
     name = outside_name(state.calls[call])
     if name in _MAKING or surroundings.reads(name):
@@ -250,7 +227,7 @@ def _is_handed_out(unit: Unit, node: cst.CSTNode) -> bool:
 # Names found by counting ----------------------------------------------------------------------------------------------
 
 
-def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Finding]:
+def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Reason]:
     """Loops that look for a name that is still free: another process may have taken it meanwhile."""
     for loop in unit.names.loops:
         if unit.names.function(loop) not in reach.reachable or not isinstance(loop, (cst.While, cst.For)):
@@ -260,7 +237,7 @@ def _numbered(state: State, unit: Unit, reach: Reach) -> Iterator[Received | Fin
             continue
         returns = list(nodes_in(loop.body, cst.Return))
         if returns:
-            yield _searched(asked)
+            yield SearchedName(asked)
             continue
         names = _set_and_read(unit, loop)
         if names:

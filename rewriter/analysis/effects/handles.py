@@ -12,9 +12,9 @@ import libcst as cst
 
 from ...facts.effects import Effect, EffectKind, Handle
 from ...facts.module_paths import ENTRY
-from ...facts.reasons import about, called
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import RunName, RunsCommand, RunsOnAll, SharedFile, TrackedValue
 from ...facts.torch_api import questions, surroundings
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, method_name, outside_name, outside_names
 from ..dataflow.values import External, Klass, State, Unit, Unknown
@@ -27,6 +27,7 @@ from .handle_reads import HandleReads
 
 INERT = "Inert()"
 _TRACKS = "each process would track its own run"
+_SAME_FILE = "every process would write the same file"
 
 _RUN = "mlflow.start_run"
 _ASKS_FOR_RUN = frozenset({"mlflow.active_run", "mlflow.last_active_run", "mlflow.get_artifact_uri"})
@@ -49,8 +50,8 @@ _ONCE = {
     "wandb.sweep": "starts one sweep per process",
     "loguru.logger.add": "every process writes to the log",
     "coloredlogs.install": "every process logs to the console",
-    "h5py.File": "every process would write the same file",
-    "pandas.ExcelWriter": "every process would write the same file",
+    "h5py.File": _SAME_FILE,
+    "pandas.ExcelWriter": _SAME_FILE,
     **dict.fromkeys(COMMANDS, "every process runs the command"),
 }
 
@@ -68,9 +69,10 @@ class Handles:
     # Trackers ---------------------------------------------------------------------------------------------------------
 
     def trackers(
-        self, reach: Reach, settled: Container[cst.CSTNode], together: Together
-    ) -> Iterator[Handle | Effect | Finding]:
-        """The trackers of a module, and what else is made by every process and cannot be settled here."""
+        self, reach: Reach, settled: Container[cst.CSTNode], together: Together, asked: Container[cst.CSTNode] = ()
+    ) -> Iterator[Handle | Effect | Reason]:
+        """The trackers of a module, and what else is made by every process and cannot be settled here. ``asked``: what
+        makes files where they are missing, the main process before the others."""
         for call in self.unit.names.calls:
             record = self.state.calls.get(call)
             if record is None or self.unit.names.function(call) not in reach.reachable:
@@ -87,11 +89,14 @@ class Handles:
                 if names == [_RUN] and self._is_begun_by_one(call, reach):
                     yield Effect(self.unit.names.statement(call), EffectKind.WRITE, _TRACKS)
                 elif arguments == {""} or len(arguments) > 1:
-                    yield from self._replaced(call, settled)
+                    film = all(kind.file for kind in kinds if kind is not None)
+                    yield from self._replaced(call, settled, film=film)
                 else:
                     yield from self._switched(call, names[0], arguments.pop(), settled)
             elif name := next((n for n in built_names(record) if n in _ONCE and self._counts(call, n)), ""):
-                yield _command(call) if name in COMMANDS else once(call, _ONCE[name])
+                if name == "h5py.File" and any(node in asked for node in around):
+                    continue
+                yield RunsCommand(call) if name in COMMANDS else RunsOnAll(call, _ONCE[name])
 
     def _is_begun_by_one(self, call: cst.Call, reach: Reach) -> bool:
         """Whether a run that a module keeps begins in a statement of its own, and nobody asks the module for it: what
@@ -105,7 +110,7 @@ class Handles:
 
     def _switched(
         self, call: cst.Call, name: str, off: str, settled: Container[cst.CSTNode]
-    ) -> Iterator[Handle | Finding]:
+    ) -> Iterator[Handle | Reason]:
         """A tracker that the argument ``off`` makes inert: ``mode="disabled"``, ``disabled=True``."""
         argument, _, null = off.partition("=")
         switch = null == "True"
@@ -113,34 +118,35 @@ class Handles:
         if given is not None and names_main(self.state, given.value):
             return
         if (given is not None and switch) or (given is None and starred(call)):
-            yield once(call, _TRACKS)
+            yield RunsOnAll(call, _TRACKS)
             return
         yield Handle(call, _TRACKS, "" if switch else null, argument=argument, value=given)
         if not switch:
             yield from self._module_told(name.partition(".")[0], settled)
 
     def _replaced(
-        self, call: cst.Call, settled: Container[cst.CSTNode], inside: Container[cst.CSTNode] = ()
-    ) -> Iterator[Handle | Finding]:
-        """A tracker that gives way to an object that does nothing. ``inside``: its own methods."""
+        self,
+        call: cst.Call,
+        settled: Container[cst.CSTNode],
+        inside: Container[cst.CSTNode] = (),
+        *,
+        film: bool = False,
+    ) -> Iterator[Handle | Reason]:
+        """A tracker that gives way to an object that does nothing, or what writes a ``film``. ``inside``: its own
+        methods."""
+        noun, why = ("writer", _SAME_FILE) if film else ("tracker", _TRACKS)
         if not self._can_give_way(call):
-            yield once(call, _TRACKS)
+            yield RunsOnAll(call, why)
         elif (told := HandleReads(self.state, call, settled, inside).by_all()) is not None:
             unit, node = told
             text = unit.names.one_line(node)
-            yield Finding(
-                "once",
-                node if unit is self.unit else call,
-                f"every process computes with `{text}`, so the tracker is left on every process, and {_TRACKS}",
-                "take the value from the script's own settings, then make the tracker inert on the other processes",
-                case="value",
-            )
+            yield TrackedValue(node if unit is self.unit else call, text, why, noun)
         else:
-            yield Handle(call, _TRACKS, INERT)
+            yield Handle(call, why, INERT, noun=noun)
 
     def _own(
         self, call: cst.Call, classes: list[Klass], settled: Container[cst.CSTNode], together: Together
-    ) -> Iterator[Handle | Finding]:
+    ) -> Iterator[Handle | Reason]:
         """A tracker of a class of the program's own: it gives way where its code does nothing that all must do, draws
         no numbers, after which the others would draw different ones, and gives nothing back that they use."""
         units = {
@@ -154,7 +160,7 @@ class Handles:
         draws = any(isinstance(n, cst.Call) and (r := self.state.calls.get(n)) and drawn(r) is not None for n in ran)
         joins = any(together(unit, code.body) for code, unit in units.items())
         if draws or joins:
-            yield once(call, _TRACKS)
+            yield RunsOnAll(call, _TRACKS)
         else:
             yield from self._replaced(call, settled, units)
 
@@ -164,7 +170,7 @@ class Handles:
         kinds = (cst.Assign, cst.AnnAssign, cst.Return, cst.WithItem, cst.DictElement, cst.Element, cst.Arg)
         return isinstance(parent, kinds) or (isinstance(parent, cst.NamedExpr) and parent.value is call)
 
-    def _module_told(self, module: str, settled: Container[cst.CSTNode]) -> Iterator[Finding]:
+    def _module_told(self, module: str, settled: Container[cst.CSTNode]) -> Iterator[Reason]:
         """``wandb.run.dir`` and the like."""
         for node in self.state.evaluated(self.unit):
             if isinstance(node, cst.Attribute) and node.attr.value in _TELLS:
@@ -173,13 +179,7 @@ class Handles:
                     isinstance(t, External) and t.qualified == f"{module}.run" for t in held.things
                 )
                 if run and self._is_read_by_all(node, settled):
-                    yield Finding(
-                        "once",
-                        node,
-                        "only the main process has a run, so the run's name differs between processes",
-                        "take the name from the script's own settings, or broadcast it with broadcast_object_list",
-                        case="value",
-                    )
+                    yield RunName(node)
 
     def _is_read_by_all(self, node: cst.Attribute, settled: Container[cst.CSTNode]) -> bool:
         names = self.unit.names
@@ -202,7 +202,7 @@ class Handles:
 
     # Files ------------------------------------------------------------------------------------------------------------
 
-    def file(self, call: cst.Call) -> Handle | Finding:
+    def file(self, call: cst.Call) -> Handle | Reason:
         """A file that is opened for writing and used in many places: the other processes write to nowhere."""
         plain = outside_name(self.state.calls[call]) in ("builtins.open", "io.open", "codecs.open")
         mode = keyword(call, "mode", 1)
@@ -210,14 +210,9 @@ class Handles:
         reads = reads and not self._only_writes(call)
         path = call.args[0] if call.args and not call.args[0].star else None
         if not plain or reads or path is None or (path.keyword is not None and path.keyword.value != "file"):
-            return Finding(
-                "main_process", call, "every process would open this file for writing",
-                'open it on the main process only, e.g. open(path if accelerator.is_main_process else os.devnull, "w")',
-                case="open-file",
-            )  # fmt: skip
+            return SharedFile(call)
         null, imports = self._devnull()
-        why = "every process would write the same file"
-        return Handle(call, why, null, argument="file", value=path, imports=imports, tracker=False)
+        return Handle(call, _SAME_FILE, null, argument="file", value=path, imports=imports, tracker=False)
 
     def _only_writes(self, call: cst.Call) -> bool:
         """Whether a file is only written, in whatever mode it is open, by one name that no other module has."""
@@ -237,7 +232,7 @@ class Handles:
 
     # Logging ----------------------------------------------------------------------------------------------------------
 
-    def log(self, call: cst.Call) -> Handle | Finding | None:
+    def log(self, call: cst.Call) -> Handle | Reason | None:
         """A log file, or the level at which everything is logged."""
         record = self.state.calls[call]
         name = outside_name(record)
@@ -249,21 +244,21 @@ class Handles:
             return self._level(call, call.args[0], self._logging(call.args[0].value))
         return None
 
-    def _log_file(self, call: cst.Call) -> Handle | Finding:
+    def _log_file(self, call: cst.Call) -> Handle | Reason:
         module = dotted(call.func).partition(".")[0]
         binding = self.unit.names.scope.bindings.get("logging")
         imported = binding is not None and all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
         null = "logging.NullHandler()" if module == "logging" or imported else "NullHandler()"
         imports = () if null.startswith("logging.") else (("logging", "NullHandler"),)
         if not self._can_give_way(call):
-            return once(call, "every process writes to the log file")
+            return RunsOnAll(call, "every process writes to the log file")
         return Handle(call, "every process would write to the log file", null, imports=imports, tracker=False)
 
-    def _basic_config(self, call: cst.Call) -> Handle | Finding | None:
+    def _basic_config(self, call: cst.Call) -> Handle | Reason | None:
         module = dotted(call.func).rpartition(".")[0]
         filename = next((a for a in call.args if a.keyword is not None and a.keyword.value == "filename"), None)
         if starred(call) or (filename is not None and not module):
-            return once(call, "every process logs")
+            return RunsOnAll(call, "every process logs")
         if filename is not None:
             if names_main(self.state, filename.value):
                 return None
@@ -273,7 +268,7 @@ class Handles:
         level = next((a for a in call.args if a.keyword is not None and a.keyword.value == "level"), None)
         return self._level(call, level, module) if level is not None else None
 
-    def _level(self, call: cst.Call, level: cst.Arg, module: str) -> Handle | Finding | None:
+    def _level(self, call: cst.Call, level: cst.Arg, module: str) -> Handle | Reason | None:
         """``level=logging.INFO``: of the others only what has gone wrong is wanted."""
         word = dotted(level.value).rpartition(".")[2]
         if word in _QUIET or names_main(self.state, level.value):
@@ -281,7 +276,7 @@ class Handles:
         binding = self.unit.names.scope.bindings.get("logging")
         imported = binding is not None and all(isinstance(d, cst.ImportAlias) for d in binding.definitions)
         if not module and not imported:
-            return once(call, "every process logs")
+            return RunsOnAll(call, "every process logs")
         why = "every process would log the same lines"
         where = module if module else "logging"
         key = level.keyword.value if level.keyword is not None else "level"
@@ -353,27 +348,3 @@ def _catches(handler: cst.ExceptHandler) -> bool:
         return True
     types = {n.value for n in nodes_in(handler.type, cst.Name)}
     return bool(types & {"OSError", "FileExistsError", "IOError", "EnvironmentError", "Exception", "BaseException"})
-
-
-def _command(call: cst.CSTNode) -> Finding:
-    return Finding(
-        "once",
-        call,
-        about("{} runs on every process: each runs the command, and goes on with what it says", called(call)),
-        "no action needed if it only asks for something, such as the size of the terminal; if it changes something, "
-        "run it on the main process, and send what the others need with broadcast_object_list",
-        Severity.REVIEW,
-        case="command",
-    )
-
-
-def once(call: cst.CSTNode, why: str) -> Finding:
-    """What every process does, and is left to the user."""
-    return Finding(
-        "once",
-        call,
-        about(f"{{}} runs on every process but should run once: {why}", called(call)),
-        "do it on the main process only, and guard its uses or give the other processes an object that does nothing",
-        Severity.REVIEW,
-        case="object",
-    )

@@ -15,6 +15,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import JOINS_PATHS
 from ..dataflow.modules import imported, unit_named
 from ..dataflow.records import record_fields
+from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit, Unknown
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import entry_key
@@ -52,7 +53,11 @@ class PathNames:
 
     def of(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
         """The names of a path, of which it shares one with another that may be the same."""
-        return {text(unit, path), *self.sure(unit, path)}
+        return set() if self.is_open(path) else {text(unit, path), *self.sure(unit, path)}
+
+    def is_open(self, path: cst.BaseExpression) -> bool:
+        """Whether this is an open file, and no path: the path of it is what opened it."""
+        return bool(traces(self.state.values.get(path), Trail.FILE))
 
     def sure(self, unit: Unit, path: cst.BaseExpression) -> set[Hashable]:
         """Those of its names that are not its text alone: which variables it is made of, and what these were given."""
@@ -61,7 +66,16 @@ class PathNames:
         return self._sure[path]
 
     def _names(self, unit: Unit, path: cst.CSTNode, seen: set[Hashable]) -> set[Hashable]:
-        """Names that mean the same in all modules. ``seen``: the variables and attributes looked into so far."""
+        """
+        Names that mean the same in all modules; of an open file those of its path: two files may be called ``f``.
+
+        ``seen``: the variables and attributes looked into so far.
+        """
+        opened = [trace.node for trace in traces(self.state.values.get(path), Trail.FILE)]
+        if opened:
+            calls = (call for call in opened if isinstance(call, cst.Call) and call.args and call in self.state.calls)
+            given = ((self.state.calls[call].unit, call.args[0].value) for call in calls)
+            return {name for at, value in given if value not in seen for name in self._names(at, value, seen | {value})}
         return {*self._spelled(unit, path, seen), *(("made", call) for call in self._makers(path))}
 
     def _makers(self, path: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -98,7 +112,7 @@ class PathNames:
 
     def given(self, unit: Unit, path: cst.BaseExpression) -> Iterator[tuple[Unit, cst.BaseExpression]]:
         """What the program gives a variable, an attribute or a key, and the module of each; the default of a parameter
-        too."""
+        too, unless all calls give another value."""
         if (part := _part(path)) is not None:
             holders = self._things(part[0])
             for at, kept, value in self._kept.get(part[1], ()):
@@ -110,7 +124,7 @@ class PathNames:
             home, binding = found
             yield from ((home, value) for value in bindings_value(home.names, binding))
             yield from self.reach.given(binding)
-            params = [d for d in binding.definitions if isinstance(d, cst.Param)]
+            params = [d for d in binding.definitions if isinstance(d, cst.Param) and self.reach.takes_default(home, d)]
             yield from ((home, param.default) for param in params if param.default is not None)
 
     def _made_with(self, call: cst.Call) -> Iterator[tuple[str, cst.BaseExpression]]:
@@ -141,6 +155,8 @@ class PathNames:
                 yield "unbound", name.value
             return
         _, binding = found
+        if self.is_open(name):
+            return
         yield binding
         if binding in seen:
             return

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.checkpoints import Wait
-from ...findings import Cause, Finding, Severity
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import ListedEarly, NoWaitInTry
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
 from ..layouts.swallowed_errors import goes_on
@@ -28,23 +29,10 @@ from .path_roots import Root
 
 _WROTE = "this run wrote the file, and all processes read it"
 _TAKEN = "every process has read the file that is taken away here, or written anew"
-_MAY_HAVE_WRITTEN = "this run may have written the file"
+_MAY_HAVE_WRITTEN = "this run may have written the file, and all processes read it"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
 can wait."""
-
-_EARLY = (
-    "the main process alone writes what every process reads here, in a `try` that goes on after an error: no wait is "
-    "added, because an error while it writes would leave the others waiting, and they may read the file too early"
-)
-_READ_LATER = "move the reading after the `try`, with accelerator.wait_for_everyone() before it"
-_GONE = (
-    "the main process alone takes away or overwrites here what every process has read, in a `try` that goes on after "
-    "an error: no wait is added, because an error on one process would leave the others waiting, and the file may be "
-    "gone before they read it"
-)
-_TAKE_LATER = "move this after the `try`, with accelerator.wait_for_everyone() before it"
-
 
 _Makers = dict[Hashable, dict[Unit, dict[cst.CSTNode, None]]]
 """The statements that make a use, or call what does, by the names of its path and their module."""
@@ -111,7 +99,7 @@ class ReadBack:
         met = _needed(unit, [each for each in met if not self._fails_alone(unit, each)])
         why: dict[cst.CSTNode, str] = {}
         for each in met:
-            may = _MAY_HAVE_WRITTEN if each in self._perhaps else _WROTE
+            may = _WROTE if each not in self._perhaps and _is_sure(unit, each) else _MAY_HAVE_WRITTEN
             why.setdefault(each.node, _TAKEN if each in left else may)
         return [Wait(node, why[node]) for node in why if self._is_open(unit, node)]
 
@@ -131,16 +119,16 @@ class ReadBack:
                     return True
         return False
 
-    def without_wait(self) -> Iterator[tuple[Unit, Finding]]:
+    def without_wait(self) -> Iterator[tuple[Unit, Reason]]:
         """What is reported where all processes should wait, and an error on one of them would let the others wait for
         ever."""
-        for found, text, remedy in ((self._met, _EARLY, _READ_LATER), (self._left, _GONE, _TAKE_LATER)):
+        for found, takes in ((self._met, False), (self._left, True)):
             for unit, meetings in found.items():
                 for met in _needed(unit, [each for each in meetings if self._fails_alone(unit, each)]):
                     if self._is_open(unit, met.node):
-                        yield unit, Finding("read-back", met.node, text, remedy, case="in-try")
+                        yield unit, NoWaitInTry(met.node, takes)
 
-    def unsure(self) -> Iterator[tuple[Unit, Finding]]:
+    def unsure(self) -> Iterator[tuple[Unit, Reason]]:
         """What is said of a folder that is listed after something was written, where only a run tells whether that is
         the same folder."""
         pairs = [
@@ -324,6 +312,13 @@ def _surely(unit: Unit, node: cst.CSTNode, sure: Container[cst.CSTNode]) -> bool
 _BY_CONDITION = (cst.If, cst.Else, cst.IfExp, cst.ExceptHandler, cst.Match)
 
 
+def _is_sure(unit: Unit, met: _Meeting) -> bool:
+    """Whether what is read was written in the same function before, by no condition but those of the reading."""
+    around = {met.node, *unit.names.ancestors(met.node)}
+    here = [node for node in met.earlier if unit.names.parents.get(node) is not None]
+    return any(_surely(unit, node, around) and not isinstance(node, _BY_CONDITION) for node in here)
+
+
 def _of_load(unit: Unit, node: cst.CSTNode, writers: Iterable[cst.CSTNode]) -> _Meeting:
     """Where all wait for a checkpoint: for what its function has written before, or else what came before the function;
     in a loop also for what the turn before has written."""
@@ -386,20 +381,10 @@ def _leaves(unit: Unit, first: cst.CSTNode, later: cst.CSTNode) -> bool:
     return False
 
 
-def _unsure(node: cst.CSTNode, write: FileUse, read: FileUse) -> Finding:
+def _unsure(node: cst.CSTNode, write: FileUse, read: FileUse) -> ListedEarly:
     written, listed = (use.unit.names.one_line(use.path) for use in (write, read))
-    return Finding(
-        "read-back",
-        node,
-        f"every process lists `{listed}`, and only the main process has written `{written}` before: if both are in one "
-        "folder, the others may list it too early",
-        "if they are, write accelerator.wait_for_everyone() before this line",
-        Severity.NOTE,
-        cause=Cause(write.path, "only the main process writes this")
-        if read.unit.names.statement(read.path) is node
-        else Cause(read.path, "it is listed here"),
-        case="listed",
-    )
+    lists = read.unit.names.statement(read.path) is not node
+    return ListedEarly(node, listed, written, read.path if lists else write.path, lists)
 
 
 def _meeting(unit: Unit, writing: cst.CSTNode, reading: cst.CSTNode) -> cst.CSTNode | None:

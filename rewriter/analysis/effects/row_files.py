@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...findings import Finding, Severity
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import FileForRows, FileOfRows
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import positional
@@ -12,36 +13,19 @@ from ..syntax.walk import nodes_in
 from .written import written
 
 
-def same_file(state: State, unit: Unit, call: cst.Call) -> Finding | None:
+def same_file(state: State, unit: Unit, call: cst.Call) -> Reason | None:
     """What is said of a call that writes a file for a row, where its path does not depend on the row."""
     paths, function = written(state, call), unit.names.function(call)
     if not paths or any(_depends_on_row(unit, function, path, frozenset()) for path in paths):
         return None
-    return Finding(
-        "once",
-        call,
-        f"each process writes `{unit.names.module.code_for_node(paths[0])}` for its own rows, while the others write "
-        "the same file",
-        "let each process write a file of its own: put os.environ.get('RANK', '0') into its name",
-        Severity.REVIEW,
-        case="row-file",
-    )
+    return FileOfRows(call, unit.names.module.code_for_node(paths[0]))
 
 
-def for_rows_too(state: State, unit: Unit, call: cst.Call) -> Finding:
+def for_rows_too(state: State, unit: Unit, call: cst.Call) -> Reason:
     """What is said of a call that makes a file for a row, and for other code that calls its function on all processes:
     for a row no process can wait for the others."""
     paths = written(state, call)
-    text = f"write `{unit.names.module.code_for_node(paths[0])}`" if paths else "bring this file"
-    return Finding(
-        "once",
-        call,
-        f"loaders run this for the rows of each process, and other code runs it on every process: several may {text} "
-        "at the same time",
-        "let each write a name of its own and rename it with os.replace(...), or make the files before the training",
-        Severity.REVIEW,
-        case="row-file",
-    )
+    return FileForRows(call, unit.names.module.code_for_node(paths[0]) if paths else "")
 
 
 def _depends_on_row(unit: Unit, function: cst.CSTNode, value: cst.CSTNode, seen: frozenset[cst.CSTNode]) -> bool:

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...facts.module import Count
+from ...facts.module_paths import ENTRY
+from ...facts.reasons import Reason
+from ...facts.reasons.effects import ChosenDownload, UnknownEffects
 from ...facts.roles import SHARES, Role
 from ...facts.torch_api import questions, surroundings
-from ...findings import Finding, Severity
+from ...facts.torch_api.loading import row
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import COLLECTING, collects
@@ -30,13 +33,13 @@ _BY_NAME = frozenset({"builtins.eval", "builtins.getattr", "importlib.import_mod
 """What gives a function or a class by a name that is made when the program runs."""
 
 
-def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def unseen(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """The findings of one module."""
     yield from _of_unknown_packages(state, unit, reach, training)
     yield from _downloads_chosen_by_name(state, unit, reach)
 
 
-def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """
     Calls of packages that no table describes, whose results nobody takes, once the training has begun: a row for a
     shared table, a message. One finding for each package.
@@ -48,16 +51,8 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
             calls.setdefault(package, []).append(call)
     for package, found in calls.items():
         asked = [call for call in _asked_too(unit, found) if begun(unit, call)]
-        texts = dict.fromkeys(f"`{unit.names.one_line(call.func)}(...)`" for call in (*found, *asked))
-        yield Finding(
-            "once",
-            found[0],
-            f"every process calls {', '.join(texts)} of {package}, a package whose effects are not known",
-            "if it changes something outside the process (a table, a message, a file), call it on the main process: "
-            "if accelerator.is_main_process; otherwise no action needed",
-            Severity.REVIEW,
-            case="outside-code",
-        )
+        texts = tuple(dict.fromkeys(f"{unit.names.one_line(call.func)}(...)" for call in (*found, *asked)))
+        yield UnknownEffects(found[0], texts, package.replace(ENTRY, ""))
 
 
 def _asked_too(unit: Unit, found: list[cst.Call]) -> Iterator[cst.Call]:
@@ -75,7 +70,7 @@ def before_training(state: State, unit: Unit, reach: Reach, training: Training) 
     """Such calls before the training begins: most set something up in the process. The summary names them."""
     begun = _TrainingBegun(reach, training)
     for package, call in _effects_of_unknown_packages(state, unit, reach):
-        if not begun(unit, call):
+        if not begun(unit, call) and package != ENTRY:
             name = unit.names.one_line(call.func)
             yield Count(call, "unseen", name if name.startswith(package) else f"{name} of {package}")
 
@@ -119,6 +114,8 @@ def _unknown_package(state: State, unit: Unit, reach: Reach, call: cst.Call) -> 
         return ""
     packages = set(_packages(state, unit, reach, call.func, set()))
     unknown = len(packages) == 1 and not any(map(questions.is_described, packages))
+    if packages == {ENTRY} and row(f"torch.nn.Module.{method_name(call)}") is not None:
+        return ""  # what a model does in its own process
     return packages.pop() if unknown else ""
 
 
@@ -173,7 +170,7 @@ class _TrainingBegun:
         return node in self.training.train_loops or not self.trains.isdisjoint(called)
 
 
-def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Finding]:
+def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
     """Downloads in code that nothing is seen to call, in a program that chooses classes by a name."""
     chosen = next(iter(_chosen_by_name(state, reach)), None)
     if chosen is None:
@@ -185,15 +182,7 @@ def _downloads_chosen_by_name(state: State, unit: Unit, reach: Reach) -> Iterato
             continue
         around = next((a for a in unit.names.ancestors(call) if isinstance(a, cst.ClassDef)), code)
         named = around.name.value if isinstance(around, (cst.ClassDef, cst.FunctionDef)) else "it"
-        yield Finding(
-            "downloads",
-            call,
-            f"this download is in `{named}`, which nothing is seen to call: if `{where.names.one_line(by)}` chooses "
-            "it, every process downloads at the same time",
-            f"make what `{method_name(by)}` chooses inside `with accelerator.main_process_first():`",
-            Severity.REVIEW,
-            case="chosen",
-        )
+        yield ChosenDownload(call, named, where.names.one_line(by), method_name(by))
 
 
 def _brings(record: CallRecord) -> bool:

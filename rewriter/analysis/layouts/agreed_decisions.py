@@ -11,8 +11,9 @@ from dataclasses import replace
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.decisions import Agreeing, Agreement, Differs, Doubt, LocalDecision, ShortBatch
 from ...facts.roles import SHARES, Role
-from ...findings import CODE, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
@@ -25,21 +26,18 @@ from .batch_shapes import row_counts
 from .conditions import TESTED, Tested, own_conditions
 from .decisions import LONGEST, Decision, Joint, deciding, has_one_size, joint_of, spelled, undecided
 from .divergence import Equality
+from .left_out_steps import left_out_together
 from .loop_layouts import layouts_of
 from .losses import Reducer
 from .own_answers import own_answers
 
-_SHARD = "which each process computes from its own shard of the data"
-_REMEDY = "decide on a value that is equal on all processes: accelerator.reduce(...)"
 _OF_MAIN = "each process reads this by itself (the clock, a file, its device): the main process decides for all"
-_OWN_CLOCK = "which each process reads by itself (the clock, a file, its device)"
-_DECIDED = "let the main process decide: broadcast_object_list([value])[0]"
 _BECAUSE = "all processes must decide alike, and each holds only its shard"
 
 
 def decisions(
     state: State, unit: Unit, reach: Reach, training: Training, equality: Equality, *, split: bool = False
-) -> Iterator[Gather | Finding]:
+) -> Iterator[Gather | Reason]:
     """
     What becomes of the local decisions of a module: a loss that is reduced first, or a finding.
 
@@ -50,12 +48,16 @@ def decisions(
     for found in deciding(unit, reach, joint, equality.is_local, split=split):
         node = found.node
         if isinstance(node, cst.If) and found.hangs and not split and _asks_rows(joint, unit, node.test):
-            yield _of_rows(unit, node)
+            yield ShortBatch(node, spelled(unit, node.test))
             continue
         gathers = reducer.whole(unit, found.value, _BECAUSE)
         turns = isinstance(node, (cst.For, cst.CompFor))
-        if not gathers or (turns and any(gather.adds_up for gather in gathers)):  # that many turns are N times as many
-            yield _undecided(joint, unit, found, _SHARD, reducer)
+        counts = any(gather.adds_up for gather in gathers or ())
+        if not split and (counts or not gathers) and (left := list(left_out_together(joint, unit, training, found))):
+            yield from left  # also where a count is 0: of no rows the mean of a process would be NaN
+            continue
+        if not gathers or (turns and counts):  # that many turns are N times as many
+            yield _undecided(joint, unit, found, reducer)
         else:
             yield from gathers
     yield from _by_the_clock(unit, reach, joint)
@@ -63,11 +65,12 @@ def decisions(
     yield from (answer for where, answer in everywhere if where is unit)
 
 
-def _undecided(joint: Joint, unit: Unit, found: Decision, why: str, reducer: Reducer | None = None) -> Finding:
+def _undecided(joint: Joint, unit: Unit, found: Decision, reducer: Reducer | None = None) -> LocalDecision:
     """What is said of a decision, with the part of it that differs and the place where that comes from. ``reducer``
     makes figures equal; None where the main process decides."""
     ways = (joint.equality, joint.equality.timed, joint.equality.timed.chosen)
-    remedy = _remedy(unit, found) if reducer is not None else _DECIDED
+    remedy = _remedy(unit, found) if reducer is not None else Agreement()
+    why = Differs.BY_SHARD if reducer is not None else Differs.BY_ITSELF
     found = replace(found, value=_differing(unit, found.value, ways, reducer))
     sources = (way.source_of(unit, found.value) for way in ways)
     return undecided(unit, found, why, remedy, next((source for source in sources if source is not None), None))
@@ -87,7 +90,7 @@ def _differing(
     return value
 
 
-def _by_the_clock(unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Finding]:
+def _by_the_clock(unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | Reason]:
     """What is decided by what each process reads by itself: the time that has passed, the memory of a device, whether
     there is a file. The main process decides for all."""
     if not own_answers(reach, joint.training).any:
@@ -106,7 +109,7 @@ def _by_the_clock(unit: Unit, reach: Reach, joint: Joint) -> Iterator[Gather | F
             agreed.append(found.value)
             yield Gather(value, (), _OF_MAIN, form=Form.RECEIVE)
         elif found.hangs:
-            yield _undecided(joint, unit, found, _OWN_CLOCK)
+            yield _undecided(joint, unit, found)
 
 
 def _all_come(equality: Equality, unit: Unit, node: cst.CSTNode, agreed: Container[cst.CSTNode] = ()) -> bool:
@@ -125,7 +128,7 @@ def _set_by(unit: Unit, number: cst.BaseExpression) -> cst.BaseExpression:
     return next(iter(plain_values(unit.names, number)), number)
 
 
-def _under_conditions(joint: Joint, reducer: Reducer) -> Iterator[tuple[Unit, Gather | Finding]]:
+def _under_conditions(joint: Joint, reducer: Reducer) -> Iterator[tuple[Unit, Gather | Reason]]:
     """What is decided, anywhere in the program, by a flag, or a count, that each process sets under a condition of its
     own: that condition is made equal on all processes, or there is a finding."""
     timed, chosen = joint.equality.timed, joint.equality.timed.chosen
@@ -142,14 +145,14 @@ def _under_conditions(joint: Joint, reducer: Reducer) -> Iterator[tuple[Unit, Ga
             if not tests:
                 own = joint.equality.chosen.is_local(home, found.value) or not _all_come(timed, home, found.value)
                 come = Gather(found.value, (), _OF_MAIN, Form.RECEIVE)
-                yield home, _undecided(joint, home, found, _SHARD, reducer) if own else come
+                yield home, _undecided(joint, home, found, reducer) if own else come
             for where, each in tests:
                 yield from ((where, answer) for answer in _agreed(where, each, found, joint, reducer))
 
 
 def _agreed(
     unit: Unit, condition: Tested, decided: Decision, joint: Joint, reducer: Reducer
-) -> Iterator[Gather | Finding]:
+) -> Iterator[Gather | Reason]:
     """What makes a condition equal on all processes by which something is decided later."""
     if joint.equality.is_local(unit, condition.test):
         gathers = reducer.whole(unit, condition.test, _BECAUSE)
@@ -162,21 +165,18 @@ def _agreed(
         found = replace(decided, value=condition.test, node=condition)
         if not any(origins(joint.state.values.get(part), *SHARES) for part in descendants(condition.test)):
             # an object that holds several is looked at
-            then = ", if it is a figure of this shard" if found.hangs else ""
-            found = replace(found, hangs=False, then=f"{found.then}{then}")
-        yield _undecided(joint, unit, found, _SHARD, reducer)
+            found = replace(found, hangs=False, doubt=Doubt.FIGURE if found.hangs else found.doubt)
+        yield _undecided(joint, unit, found, reducer)
 
 
-def _remedy(unit: Unit, found: Decision) -> str:
+def _remedy(unit: Unit, found: Decision) -> Agreement:
     """How the processes decide alike: for a condition the line that does it."""
     text = unit.names.one_line(found.value)
     if not found.hangs or not isinstance(found.node, (cst.If, cst.While)) or len(text) > LONGEST:
-        return _REMEDY
+        return Agreement(Agreeing.EQUAL)
     if found.node.test is not found.value:
-        return _REMEDY
-    word = "while" if isinstance(found.node, cst.While) else "if"
-    answer = f'accelerator.reduce(torch.tensor(float(bool({text})), device=accelerator.device), reduction="sum")'
-    return f"let all processes decide as one, by what is true on any of them:\n{CODE}{word} {answer} > 0:"
+        return Agreement(Agreeing.EQUAL)
+    return Agreement(Agreeing.AS_ONE, text, "while" if isinstance(found.node, cst.While) else "if")
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:
@@ -226,17 +226,3 @@ def _first_of(unit: Unit, name: cst.Name) -> cst.BaseExpression | None:
 def _is_of_one_size(joint: Joint, name: cst.Name) -> bool:
     batches = origins(joint.state.values.get(name), Role.BATCH)
     return bool(batches) and all(has_one_size(joint, batch) for batch in batches)
-
-
-def _of_rows(unit: Unit, node: cst.If) -> Finding:
-    """What is said of a step that is left out where a batch is short: all processes leave it out, or none."""
-    return Finding(
-        "local-decision",
-        node,
-        f"whether this step continues depends on {spelled(unit, node.test)}: a short last batch is filled up on N "
-        "processes, so that all of them train on it; with split batches each process has its shard of the rows, "
-        "and never as many as the script's batch",
-        "for the same steps use drop_last=True; with split batches leave out this condition",
-        Severity.REVIEW,
-        case="short-batch",
-    )

@@ -10,8 +10,9 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import DroppedBatches, EarlyLength, PhasesInOneLoop
 from ...facts.roles import Origin, Role
-from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
@@ -22,7 +23,7 @@ from .phases import has_phases
 
 def early_lengths(
     state: State, unit: Unit, shared: Container[cst.CSTNode], is_early: Callable[[cst.Call], bool]
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """
     Divisions by the length of a loader that was asked for before the loader is prepared: a loop over it is N times
     shorter.
@@ -47,15 +48,7 @@ def early_lengths(
         divided = next((read for read in binding.reads if _divides(unit, read)), None)
         if divided is not None:
             length = unit.names.module.code_for_node(call)
-            yield Finding(
-                "mean-of-batches",
-                divided,
-                f"`{binding.name}` is {length} from before the loader is prepared: on N processes a loop over it has N "
-                "times fewer batches, so what is divided by it is N times smaller",
-                f"ask for {length} where it is divided by, after the loader is prepared",
-                cause=Cause(call, "it is asked for here"),
-                case="early-length",
-            )
+            yield EarlyLength(divided, binding.name, length, call)
 
 
 def _divides(unit: Unit, read: cst.Name) -> bool:
@@ -66,26 +59,14 @@ def _divides(unit: Unit, read: cst.Name) -> bool:
     return isinstance(above, cst.BinaryOperation) and above.right is read and isinstance(above.operator, cst.Divide)
 
 
-def dropped_batches(reach: Reach, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
+def dropped_batches(reach: Reach, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Reason]:
     """Evaluations of a loader that leaves out what does not fill a batch: here, a batch of each process."""
     for loop in reach.state.loaders:
         for loader in _evaluated(reach, training, loop) if loop in shared else ():
             if loader.node in unit.names.parents and True in (answers := drops_last(reach.state, loader)):
                 given = option(loader.node)
-                named = f" (`drop_last={unit.names.module.code_for_node(given)}`)" if given is not None else ""
-                told = "this loader has drop_last=True and an evaluation reads it:"
-                if False in answers:
-                    told = f"this loader may have drop_last=True{named}, and an evaluation reads it: if it has,"
-                apart = " in this one alone, and not in what the training reads" if loader.site is not None else ""
-                yield Finding(
-                    "dropped-batches",
-                    loader.node,
-                    f"{told} N processes take batches in turns of N, and "
-                    "leave out the last turn where it is not full. So up to N batches are not evaluated, where one "
-                    "process leaves out only a part of one",
-                    f"evaluate every row: drop_last=False{apart}; the processes' shards are filled up, and "
-                    "gather_for_metrics takes out what was filled in",
-                )
+                text = unit.names.module.code_for_node(given) if given is not None else ""
+                yield DroppedBatches(loader.node, False not in answers, text, loader.site is not None)
                 return
 
 
@@ -107,7 +88,7 @@ def _evaluated(reach: Reach, training: Training, loop: cst.CSTNode) -> Iterable[
 
 def filled_batches(
     reach: Reach, unit: Unit, training: Training, gathers: Iterable[Gather], known: Container[cst.CSTNode]
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """Losses of a loop that trains in one phase and evaluates in another: the last share is filled up with rows.
     ``known``: statements for which a finding says more."""
     told: set[cst.CSTNode] = set()
@@ -118,14 +99,4 @@ def filled_batches(
         total = next(unit.names.enclosing(gather.node, cst.AugAssign, cst.Expr), None)
         if total is not None and total not in known and has_phases(reach, unit, training, loop):
             told.add(loop)
-            what = "averages the loss over" if gather.reduction == "mean" else "adds up the loss of"
-            yield Finding(
-                "filled-batch",
-                gather.node,
-                f"this loop both trains and evaluates, and each process {what} its own rows: at the end of the data a "
-                "shard is padded with repeated rows, so the evaluation loss is close to that of the whole set but not "
-                "equal to it",
-                "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
-                Severity.NOTE,
-                case="one-loop",
-            )
+            yield PhasesInOneLoop(gather.node, gather.reduction != "mean")

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.metrics import CollectedMeans, JointFigure, JointRatio, ScaledMeans, SummedMeans, WeighedMeans
 from ...facts.torch_api.kinds.outside import TextOf
 from ...facts.torch_api.kinds.tensors import Concat, Convert, Detach, Reduce, ToHost
 from ...facts.torch_api.loading import row
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import State, Unit
@@ -26,7 +27,19 @@ from ..syntax.definitions import bindings_value
 from ..syntax.walk import descendants
 from ..training.schedules import follows_batches
 from .constant_quotients import by_constants
-from .engine.layout import NORMALISED, Layout, Partial, ShardRow, ShardSize, Unclear, held, inner, is_container, varies
+from .engine.layout import (
+    NORMALISED,
+    Each,
+    Layout,
+    Partial,
+    ShardRow,
+    ShardSize,
+    Unclear,
+    held,
+    inner,
+    is_container,
+    varies,
+)
 from .engine.pointwise import has_rows
 from .epoch_totals import Total, collecting
 from .last_batches import always_drops_last
@@ -76,7 +89,7 @@ class BatchFigure(NamedTuple):
     filled: bool = False
     """It is a mean over the processes, of which the rows that fill up the last shard are a part."""
     weighed: bool = False
-    """The script multiplies each mean by the number of its rows."""
+    """The script weighs it with the number of rows of the batch, as a mean over them is weighed."""
     whole: bool = False
     """The loader leaves out a last batch that is not full."""
 
@@ -126,7 +139,7 @@ class BatchFigures:
     def _figure(self, total: Total, name: str) -> BatchFigure | None:
         for value in total.value:
             ratio = self._ratio(value)
-            if ratio is not None:
+            if ratio is not None and not (self._is_unclear(ratio) and self._is_sum(value)):
                 if self._is_mean(ratio):
                     return self._of_mean(total, name, ratio)
                 return BatchFigure(Kind.RATIO, self.loop, total.node, name, self._text(ratio))
@@ -136,6 +149,7 @@ class BatchFigures:
                 filled = not self.averaged.isdisjoint(descendants(value))
                 mean = isinstance(one, Partial) and (one.uneven or filled or (one.op == "mean" and not weighed))
                 unclear = isinstance(one, Unclear) and not one.joint and (weighed or self._is_number(total, value))
+                unclear = unclear and not self._is_of_a_row(value)
                 if mean or (unclear and filled):
                     exact = filled and isinstance(one, Partial) and not one.uneven and (weighed or one.op == "sum")
                     plain = BatchFigure(Kind.MEAN, self.loop, total.node, name, self._text(value))
@@ -146,7 +160,8 @@ class BatchFigures:
                     return found._replace(filled=filled, weighed=exact, whole=whole)
                 handed = isinstance(total.node, cst.Yield)  # what is done with it is not known
                 if isinstance(one, Unclear) and unclear and not handed and not self._is_sum(value):
-                    return BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
+                    found = BatchFigure(Kind.UNKNOWN, self.loop, total.node, name, self._text(value), one.reason)
+                    return found._replace(weighed=weighed or self._multiplies(value))
         return None
 
     def _of_mean(self, total: Total, name: str, value: cst.BaseExpression, weighed: bool = False) -> BatchFigure:
@@ -209,6 +224,21 @@ class BatchFigures:
         same = any(isinstance(kind, (Convert, Detach, ToHost, TextOf)) for kind in kinds)
         return same and operand is not None and self._is_sum(operand, depth)
 
+    def _multiplies(self, value: cst.BaseExpression) -> bool:
+        """``score(out, y) * len(y)``."""
+        product = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
+        sides = (value.left, value.right) if isinstance(value, cst.BinaryOperation) and product else ()
+        return any(isinstance(inner(self.layouts.value(side)), ShardSize) for side in sides)
+
+    def _is_of_a_row(self, value: cst.BaseExpression) -> bool:
+        """Whether a loop reads this off a list that has an entry for each row: it is of one row, whatever it is."""
+        seen = self.unit.names.binding(value) if isinstance(value, cst.Name) else None
+        loops = [self.unit.names.parents.get(d) for d in seen.definitions] if seen is not None else []
+        lists = [
+            self.layouts.value(a.iter) for a in loops if isinstance(a, (cst.For, cst.CompFor)) and a in self.inside
+        ]
+        return bool(loops) and len(lists) == len(loops) and all(isinstance(o, Each) and o.rows for o in lists)
+
     # A number, or rows ------------------------------------------------------------------------------------------------
 
     def _is_number(self, total: Total, value: cst.BaseExpression) -> bool:
@@ -223,7 +253,28 @@ class BatchFigures:
         while isinstance(root, (cst.Attribute, cst.Subscript)):
             root = root.value
         binding = self.unit.names.binding(root) if isinstance(root, cst.Name) else None
-        return any(self._reduces(read) for read in (binding.reads if binding is not None else ()))
+        reads = binding.reads if binding is not None else ()
+        return any(self._reduces(read) or self._is_added_one_by_one(read) for read in reads)
+
+    def _is_added_one_by_one(self, read: cst.Name) -> bool:
+        """``for score in scores: total += score``, ``total = total + scores[i]``."""
+        names, above = self.unit.names, self.unit.names.parents.get(read)
+        entries: list[cst.CSTNode] = [above] if isinstance(above, cst.Subscript) and above.value is read else []
+        if isinstance(above, cst.For) and isinstance(above.target, cst.Name):
+            binding = names.binding(above.target)
+            entries += binding.reads if binding is not None else ()
+        return any(self._is_added(entry) for entry in entries)
+
+    def _is_added(self, node: cst.CSTNode) -> bool:
+        """Whether a number is added to a variable."""
+        above = self.unit.names.parents.get(node)
+        if isinstance(above, cst.AugAssign):
+            return above.value is node and isinstance(above.operator, cst.AddAssign)
+        assign = self.unit.names.parents.get(above) if isinstance(above, cst.BinaryOperation) else None
+        if not isinstance(above, cst.BinaryOperation) or not isinstance(assign, cst.Assign):
+            return False
+        other = above.right if above.left is node else above.left
+        return isinstance(above.operator, cst.Add) and any(t.target.deep_equals(other) for t in assign.targets)
 
     def _is_added_up(self, total: Total) -> bool:
         """Whether the entries of a list are shown or given as their sum, with nothing that divides it: as many as there
@@ -271,6 +322,10 @@ class BatchFigures:
         given, count = (inner(self.layouts.value(side)) for side in (ratio.left, ratio.right))
         return isinstance(given, Partial) and given.op == "sum" and isinstance(count, ShardSize) and not count.chosen
 
+    def _is_unclear(self, ratio: cst.BinaryOperation) -> bool:
+        """Whether nothing is known of a half of a ratio: it may be one of each row."""
+        return any(isinstance(inner(self.layouts.value(side)), Unclear) for side in (ratio.left, ratio.right))
+
     # Ratios -----------------------------------------------------------------------------------------------------------
 
     def _ratio(self, value: cst.BaseExpression, depth: int = 0) -> cst.BinaryOperation | None:
@@ -301,10 +356,7 @@ def kinds_of(state: State, call: cst.Call) -> list[object]:
     return [kind.transfer for name in (*called, f"{method}.{last}") if (kind := row(name)) is not None]
 
 
-_JOINED = "on N processes a batch has the rows of N of the script's"
-
-
-def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Iterator[Finding]:
+def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Iterator[Reason]:
     """The findings for what loops collect; ``known``: statements for which a finding says more."""
     means: dict[cst.For, list[BatchFigure]] = {}
     for figure in figures:
@@ -313,85 +365,17 @@ def told(figures: Iterable[BatchFigure], known: Container[cst.CSTNode]) -> Itera
         if figure.kind is Kind.MEAN:
             means.setdefault(figure.loop, []).append(figure)
         elif figure.kind is Kind.SUM:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` collects a mean over the rows of each batch, and is added up and divided by nothing: "
-                "on N processes there are N times fewer batches to add up",
-                "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
-                case="too-small",
-            )
+            yield SummedMeans(figure.node, figure.name)
         elif figure.kind is Kind.SCALED:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` adds up a mean over the rows of each batch, and is divided by {figure.value}: on N "
-                "processes there are N times fewer batches to add up, so the result is N times smaller",
-                "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
-                case="too-small",
-            )
+            yield ScaledMeans(figure.node, figure.name, figure.value)
         elif figure.kind is Kind.RATIO:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` collects `{figure.value}` of each batch, and {_JOINED}: a mean over batches weighs "
-                "the rows of a smaller batch, or those that are chosen of one, differently, and is close to the "
-                "original's but not equal to it",
-                "no action needed if close is good enough; for the same figure on any number of processes, add up both "
-                "halves of the ratio and divide once, after the loop",
-                case="no-sum",
-            )
+            yield JointRatio(figure.node, figure.name, figure.value)
         else:
-            yield Finding(
-                "mean-of-batches",
-                figure.node,
-                f"`{figure.name}` collects `{figure.value}` of each batch, and {_JOINED}: if that is no sum over the "
-                f"rows, the total is another figure then ({figure.reason})",
-                "no action needed if it counts or adds up rows; otherwise collect the rows, and compute the figure "
-                "once, after the loop",
-                case="no-sum",
-            )
+            yield JointFigure(figure.node, figure.name, figure.value, figure.reason, figure.weighed)
     for collected in means.values():
         plain, weighed = ([f for f in collected if f.weighed is kind] for kind in (False, True))
         if plain:
-            yield _of_means(plain)
+            filled, whole = any(f.filled for f in plain), all(f.filled and f.whole for f in plain)
+            yield CollectedMeans(plain[0].node, tuple(f.name for f in plain), filled, whole)
         if weighed:
-            yield _of_weighed_means(weighed)
-
-
-_CLOSE = "no action needed if close is good enough; for the same figure on any number of processes, "
-_BY_BATCH = "collect each mean times its number of rows, and divide by the number of all rows"
-_BY_ROW = 'compute a value for each row (reduction="none"), and gather those: accelerator.gather_for_metrics(...)'
-
-
-def _of_weighed_means(figures: list[BatchFigure]) -> Finding:
-    names = ", ".join(f"`{figure.name}`" for figure in figures)
-    return Finding(
-        "mean-of-batches",
-        figures[0].node,
-        f"{names} {'adds' if len(figures) == 1 else 'add'} up means over the rows of each batch, times the number of "
-        "these: repeated rows fill up the last shards, and the mean of the last batch counts them. The figure is close "
-        "to the original's but not equal to it",
-        _CLOSE + _BY_ROW,
-        Severity.NOTE,
-        case="average",
-    )
-
-
-def _of_means(figures: list[BatchFigure]) -> Finding:
-    names = ", ".join(f"`{figure.name}`" for figure in figures)
-    one = len(figures) == 1
-    effects, remedy = ["weighs the rows of a smaller last batch differently"], _BY_BATCH
-    if any(f.filled for f in figures):
-        effects.append("counts the repeated rows that fill up the last one")
-    if all(f.filled and f.whole for f in figures):
-        effects, remedy = effects[1:], _BY_ROW
-    return Finding(
-        "mean-of-batches",
-        figures[0].node,
-        f"{names} {'collects a mean' if one else 'collect means'} over the rows of each batch, and {_JOINED}: an "
-        f"average over batches {', and '.join(effects)}. It is close to the original's but not equal to it",
-        _CLOSE + remedy,
-        Severity.NOTE,
-        case="average",
-    )
+            yield WeighedMeans(weighed[0].node, tuple(f.name for f in weighed))

@@ -12,10 +12,11 @@ from collections.abc import Container, Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import NumberedBatch, NumberedRows
 from ...facts.roles import Role
 from ...facts.torch_api.kinds.tensors import AlongDim, Reshape
 from ...facts.torch_api.loading import transfer
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.constant_values import constants_of
@@ -38,7 +39,7 @@ def batch_numbers(
     path: GradientPath,
     shared: Container[cst.CSTNode],
     gathers: Iterable[Gather] = (),
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """
     The places of tables that the loops of a module over shared loaders compute from the number of the batch.
 
@@ -144,7 +145,7 @@ class _NumberedLoop:
 
     # ------------------------------------------------------------ what is read or kept there
 
-    def found(self, *, trains: bool) -> Iterator[Finding]:
+    def found(self, *, trains: bool) -> Iterator[Reason]:
         """One finding for each table."""
         told: set[str] = set()
         for node, table, at in self._taken():
@@ -210,24 +211,7 @@ def _chooses(method: str) -> bool:
     return transfer(method, AlongDim) is not None or (selects is not None and selects.how in ("select", "narrow"))
 
 
-def _finding(node: cst.CSTNode, table: str, place: str, *, kept: bool, of_rows: bool) -> Finding:
+def _finding(node: cst.CSTNode, table: str, place: str, *, kept: bool, of_rows: bool) -> Reason:
     if not of_rows:
-        return Finding(
-            "batch-number",
-            node,
-            f"`{table}` is read at `{place}`, the number of the batch, which each process counts for itself: the same "
-            f"number is another batch of the data on each of them. An entry of `{table}` that belongs to one batch of "
-            "the data would meet other rows",
-            f"where `{table}` has an entry for each batch, let the data set give each row its own part of it",
-            case="entry",
-        )
-    return Finding(
-        "batch-number",
-        node,
-        f"`{place}` counts the batches of one process, which are not the first ones of the data: "
-        + (f"`{table}` would keep these rows" if kept else f"the rows of `{table}`")
-        + (" at the places of others" if kept else " that are read here belong to other samples than the batch"),
-        f"let the data set return the number of each row with it, and use that as the index of `{table}`",
-        Severity.BLOCKED,
-        case="rows",
-    )
+        return NumberedBatch(node, table, place)
+    return NumberedRows(node, table, place, kept)

@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import TiedShape
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit
@@ -126,18 +127,11 @@ def _members(value: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else []
 
 
-def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Finding]:
+def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
     """Training steps that shape tensors by the size of the whole batch, of which each process has its shard."""
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             call = shaped_by(loop.body, batch_sizes(reach, reach.loaders(loop)))
             if call is not None:
-                yield Finding(
-                    "batch-size-shape",
-                    call,
-                    "this shape uses the script's batch size, but with the global batch kept each process has only its "
-                    "shard of the rows",
-                    "take the number of rows from the batch (x.size(0)), or do not use --keep-global-batch",
-                    Severity.BLOCKED,
-                )
+                yield TiedShape(call)
                 return

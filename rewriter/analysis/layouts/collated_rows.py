@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...findings import Finding
+from ...facts.reasons import Reason
+from ...facts.reasons.losses import WeightedMean
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.calls import method_of
@@ -25,7 +26,6 @@ from .engine.interpreter import Interpreter
 from .engine.layout import Each, Layout, Shard, ShardRow, Unclear, held
 from .engine.memory import Seeds
 from .loss_reductions import reduction_of
-from .losses import weighted_mean
 
 _CHOOSING = (cst.If, cst.CompIf, cst.Slice, cst.While, cst.Try)
 """By these a function may leave samples out."""
@@ -133,7 +133,7 @@ def _chooses(collator: _Collator, node: cst.CSTNode) -> bool:
     return isinstance(loop, cst.For) and _is_samples(collator, loop.iter)
 
 
-def left_out(reach: Reach, unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iterator[Finding]:
+def left_out(reach: Reach, unit: Unit, training: Training, loops: Iterable[cst.CSTNode]) -> Iterator[Reason]:
     """
     What is said of the samples that the loaders of training loops leave out, of a module.
 
@@ -148,4 +148,4 @@ def left_out(reach: Reach, unit: Unit, training: Training, loops: Iterable[cst.C
         found = leaves_out(reach, collate) if collate is not None else None
         if found is not None and found[0].unit is unit and found[1] not in told:
             told.add(found[1])
-            yield weighted_mean(found[1], "averages the loss over the samples that are left here of its own shard")
+            yield WeightedMean(found[1], "averages the loss over the samples that are left here of its own shard")

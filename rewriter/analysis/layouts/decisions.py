@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from ...facts.reasons.decisions import Agreement, Decided, Differs, Doubt, LocalDecision
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import process_calls, surroundings
-from ...findings import Cause, Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.met import Met
@@ -91,16 +91,14 @@ class Decision:
     value: cst.BaseExpression
     """What it depends on."""
     node: cst.CSTNode
-    what: str
-    """What depends on it, in words that go on with the value."""
-    then: str = ""
-    """What happens where processes decide differently."""
+    what: Decided
+    """What depends on it."""
     hangs: bool = True
     """The processes would hang, or train on with other rates; else only what is saved or chosen would differ."""
     weights: bool = False
     """It does not hang as long as no weights are sharded: it saves them."""
-    case: str = ""
-    """As in ``Finding``."""
+    doubt: Doubt = Doubt.NONE
+    """Whether the processes decide differently at all."""
 
 
 def deciding(
@@ -121,21 +119,24 @@ def deciding(
     for record in joint.training.ticks:
         for arg in record.node.args if record.unit is unit else ():
             if differs(unit, arg.value):
-                yield Decision(arg.value, record.node, "the learning rate depends on", case="learning-rate")
+                yield Decision(arg.value, record.node, Decided.RATE)
     for value, node in _rates(unit, reach):
         if differs(unit, value):
-            yield Decision(value, node, "the learning rate is computed from", case="learning-rate")
+            yield Decision(value, node, Decided.COMPUTED_RATE)
 
 
-def undecided(unit: Unit, found: Decision, why: str, remedy: str, source: cst.CSTNode | None = None) -> Finding:
-    """The finding for a decision on a value that differs; ``why`` goes on from the value, ``source`` is where what
-    differs comes from."""
-    message = f"{found.what} {spelled(unit, found.value)}, {why}{found.then}"
-    severity = Severity.BLOCKED if found.hangs else Severity.REVIEW
-    turns = isinstance(source, (cst.For, cst.CompFor))
-    label = "each process goes through its own shard of the data here" if turns else "each process has its own here"
-    cause = Cause(source, label) if source is not None else None
-    return Finding("local-decision", found.node, message, remedy, severity, found.value, cause, found.case)
+def undecided(
+    unit: Unit,
+    found: Decision,
+    why: Differs,
+    remedy: Agreement,
+    source: cst.CSTNode | None = None,
+    *,
+    draw: str = "",
+) -> LocalDecision:
+    """The finding for a decision on a value that differs; ``source`` is where what differs comes from."""
+    text = spelled(unit, found.value)
+    return LocalDecision(found.node, found.value, text, found.what, found.hangs, found.doubt, why, remedy, source, draw)
 
 
 def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
@@ -144,23 +145,12 @@ def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
     again = [value] if isinstance(node, cst.While) else []  # asked once more, after each turn
     runs = any(joint.runs(branch) is not None for branch in (*branches, *again))
     if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
-        return Decision(
-            value, node, "whether this step continues depends on", ": the processes would hang", case="step"
-        )
+        return Decision(value, node, Decided.STEP)
     if any(map(joint.saves, branches)):
-        then, weights = ": the main process decides", any(map(joint.saves_weights, branches))
-        return Decision(
-            value,
-            node,
-            "whether a checkpoint is saved depends on",
-            then,
-            hangs=False,
-            weights=weights,
-            case="checkpoint",
-        )
+        weights = any(map(joint.saves_weights, branches))
+        return Decision(value, node, Decided.CHECKPOINT, hangs=False, weights=weights)
     if any(_chooses_loss(joint.state, unit, branch) for branch in branches):
-        then = ": their losses may differ"
-        return Decision(value, node, "the choice of the loss depends on", then, hangs=False, case="choice")
+        return Decision(value, node, Decided.LOSS, hangs=False)
     return None
 
 
@@ -177,26 +167,25 @@ def _turning(
     unit: Unit, loop: Loop, joint: Joint, differs: Callable[[Unit, cst.CSTNode], bool], split: bool
 ) -> Iterator[Decision]:
     """What a loop goes through, where that decides how many steps all processes take together."""
-    what, then = "how many steps this loop takes depends on", ": the processes would hang"
     if loop in joint.equality.shared:
         if filters(joint.state, loop):
-            yield Decision(loop.iter, loop, what, then, case="loop")
+            yield Decision(loop.iter, loop, Decided.LOOP)
         numbers = [number for _, number in limits(unit, loop.iter)]
-        yield from (Decision(each, loop, what, then, case="loop") for each in numbers if differs(unit, each))
+        yield from (Decision(each, loop, Decided.LOOP) for each in numbers if differs(unit, each))
         return
     if not differs(unit, loop.iter) or not any(joint.runs(part) is not None for part in _turned(unit, loop)):
         return
     if not joint.equality.is_local(unit, loop.iter):  # by no row of a batch
         counted = list(counted_by(joint.state, loop.iter))
-        yield from (Decision(each, loop, what, then, case="loop") for each in counted if differs(unit, each))
+        yield from (Decision(each, loop, Decided.LOOP) for each in counted if differs(unit, each))
         return
     found = turns(joint.state, unit, loop)
     if found is Turns.ROWS and not all(has_one_size(joint, batch) for batch in _batches(joint, loop)):
         found = Turns.UNCLEAR
     if found is Turns.UNCLEAR:
-        yield Decision(loop.iter, loop, what, f"{then}, if the numbers differ", hangs=False, case="loop")
+        yield Decision(loop.iter, loop, Decided.LOOP, hangs=False, doubt=Doubt.NUMBERS)
     elif found is Turns.OWN or (found is Turns.ROWS and split):
-        yield Decision(loop.iter, loop, what, then, case="loop")
+        yield Decision(loop.iter, loop, Decided.LOOP)
 
 
 def _turned(unit: Unit, loop: Loop) -> Iterator[cst.CSTNode]:

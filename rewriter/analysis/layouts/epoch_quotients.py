@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons.metrics import OwnQuotient
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import tensor_parts
 from ..dataflow.call_graph import Reach
-from ..dataflow.trails import Trail, traces
-from ..dataflow.values import State, Unit, origins
+from ..dataflow.trails import Trail, counts_rows_of, traces
+from ..dataflow.values import State, Unit, Unknown, origins
 from ..syntax.definitions import bindings_value
+from ..syntax.nodes import dotted
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from .epoch_totals import Total
 
@@ -69,15 +72,12 @@ class Quotients:
             found += dict.fromkeys(t for t in beside if t not in found)
         return found
 
-    def told(self, total: Total) -> str:
-        """What is to be said of the figure that a total of one process's own rows goes into; empty for nothing."""
-        quotient = next((q for q in self.found if total in q.totals), None)
-        if quotient is None:
-            return ""
-        text = self.unit.names.one_line(quotient.node)
-        if quotient.by_rows and not quotient.under:
-            return f": `{text}` divides it by the number of all rows, so on N processes it is N times too small"
-        return f": `{text}` is the figure of its own rows, not of all"
+    def own(self, total: Total) -> OwnQuotient | None:
+        """The figure that a total of one process's own rows goes into."""
+        found = next((q for q in self.found if total in q.totals), None)
+        if found is None:
+            return None
+        return OwnQuotient(self.unit.names.one_line(found.node), found.by_rows and not found.under)
 
     def by_all_rows(self, total: Total) -> str:
         """The quotient of a total and the number of all rows; empty where there is none."""
@@ -138,6 +138,9 @@ def datasets(loaders: Iterable[Origin]) -> list[cst.BaseExpression]:
     return [o.node.args[0].value for o in loaders if isinstance(o.node, cst.Call) and o.node.args]
 
 
+_OF_TENSORS = "torch.utils.data.TensorDataset"
+
+
 class RowTotals:
     """
     Which expressions give the number of all rows of a data set, however it comes to them.
@@ -149,11 +152,13 @@ class RowTotals:
 
     def __init__(self, state: State, data: Iterable[cst.BaseExpression]) -> None:
         self._state, self._data = state, list(data)
+        self._parts = dict.fromkeys(part for one in self._data for part in self._made_of(one))
 
     def counts(self, node: cst.BaseExpression) -> bool:
-        """``len(data)``, ``len(loader.dataset)``, ``len(loader.sampler)``, and whatever holds it."""
-        calls = [trace.node for trace in traces(self._state.values.get(node), Trail.LENGTH)]
-        return bool(calls) and all(isinstance(n, cst.Call) and self._is_data(n.args[0].value) for n in calls)
+        """``len(data)``, ``len(loader.dataset)``, ``len(loader.sampler)``, and whatever holds it; ``len(x)`` and
+        ``x.shape[0]`` of what a data set is made of."""
+        lengths = [trace.node for trace in traces(self._state.values.get(node), Trail.LENGTH)]
+        return bool(lengths) and all(map(self._is_of_data, lengths))
 
     def divided(self, node: cst.BaseExpression) -> bool:
         """Whether a number is computed from a part of the number of all rows: ``int(len(data) / size) + 1``."""
@@ -162,6 +167,33 @@ class RowTotals:
             if isinstance(part, cst.BinaryOperation) and halves and self.counts(part.left):
                 return True
         return False
+
+    def _is_of_data(self, length: cst.CSTNode) -> bool:
+        counted = counts_rows_of(length)
+        if counted is None and isinstance(length, cst.Call):
+            counted = length.args[0].value
+        return counted is not None and (self._is_data(counted) or self._is_part(counted))
+
+    def _made_of(self, data: cst.BaseExpression) -> Iterator[Binding | str]:
+        """What has as many rows as a data set: the tensors of a ``TensorDataset``, by variable or by spelling."""
+        slot = self._state.values.get(data)
+        for made in slot.things if slot is not None else ():
+            if isinstance(made, Unknown) and isinstance(made.node, cst.Call) and made.qualified == _OF_TENSORS:
+                yield from (part for arg in made.node.args if (part := self._variable(arg.value)) is not None)
+
+    def _is_part(self, counted: cst.BaseExpression) -> bool:
+        return bool(self._parts) and self._variable(counted) in self._parts
+
+    def _variable(self, node: cst.BaseExpression) -> Binding | str | None:
+        """What a name is of, in whatever module; nothing for one that a loop gives its values."""
+        unit = next((unit for unit in self._state.units.values() if node in unit.names.parents), None)
+        binding = unit.names.binding(node) if unit is not None and isinstance(node, cst.Name) else None
+        if unit is None or binding is None:
+            return dotted(node) if isinstance(node, cst.Attribute) else None
+        loops = (next(unit.names.enclosing(d, cst.For), None) for d in binding.definitions)
+        given = (isinstance(loop, cst.For) and d in set(nodes_in(loop.target, cst.Name))
+                 for d, loop in zip(binding.definitions, loops, strict=True))  # fmt: skip
+        return None if any(given) else binding
 
     def _is_data(self, counted: cst.BaseExpression) -> bool:
         if origins(self._state.values.get(counted), Role.DATASET) or any(counted.deep_equals(d) for d in self._data):

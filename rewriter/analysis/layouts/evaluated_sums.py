@@ -43,7 +43,8 @@ def summed_first(
         mean = _tensor(state, unit, adds.value) if isinstance(adds, cst.AugAssign) and one.by_script else None
         if mean is None:
             continue
-        rows = (_RowsOfMean(unit, gather, adds) for gather in joined if _is_plain(gather))
+        lines = dict.fromkeys([unit.names.statement(adds), *_set_alone(unit, mean, adds)])
+        rows = (_RowsOfMean(unit, gather, line) for gather in joined if _is_plain(gather) for line in lines)
         of = next((each for each in rows if each.are_left_for(mean)), None)
         if of is None:
             continue
@@ -81,11 +82,18 @@ def _tensor(state: State, unit: Unit, value: cst.BaseExpression) -> cst.BaseExpr
     return value if is_tensor(state, unit, value) else None
 
 
-class _RowsOfMean:
-    """The rows of one batch that are gathered, and a statement that adds a mean of theirs to a total."""
+def _set_alone(unit: Unit, mean: cst.BaseExpression, adds: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The statement before that computes a mean that is only added up."""
+    binding = unit.names.binding(mean) if isinstance(mean, cst.Name) else None
+    if binding is not None and len(binding.definitions) == 1 and set(binding.reads) <= set(descendants(adds)):
+        yield unit.names.statement(binding.definitions[0])
 
-    def __init__(self, unit: Unit, gather: Gather, adds: cst.CSTNode) -> None:
-        self.gather, self.line = gather, unit.names.statement(adds)
+
+class _RowsOfMean:
+    """The rows of one batch that are gathered, and a statement that computes a mean of theirs, or adds it up."""
+
+    def __init__(self, unit: Unit, gather: Gather, line: cst.CSTNode) -> None:
+        self.gather, self.line = gather, line
         self._names = unit.names
         scope = unit.names.scopes[unit.names.function(gather.node)]
         self._bindings = [b for b in map(scope.lookup, gather.names) if b is not None]
@@ -103,6 +111,8 @@ class _RowsOfMean:
                 if result is None or result in self._bindings or not self._is_read_by_line_alone(result, other):
                     return False
                 made.add(result)
+        if isinstance(mean, cst.Name) and self._set_by(self.line) is self._names.binding(mean):
+            return self._reads(self.line)
         return self._reads(mean) or any(self._names.binding(name) in made for name in nodes_in(mean, cst.Name))
 
     def are_read_after(self) -> bool:

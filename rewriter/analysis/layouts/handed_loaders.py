@@ -6,9 +6,10 @@ from collections.abc import Callable, Container, Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import HandedLoader
 from ...facts.roles import Role
 from ...facts.torch_api import questions
-from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit, origins
@@ -16,7 +17,7 @@ from ..dataflow.values import State, Unit, origins
 
 def handed_loaders(
     state: State, unit: Unit, reach: Reach, shared: Container[cst.CSTNode], is_early: Callable[[cst.Call], bool]
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """
     Calls of functions outside the program that are given such a loader, and give no loader back. One finding for each
     function.
@@ -39,7 +40,7 @@ def handed_loaders(
         given = [v for v in values if not prepared.isdisjoint(origins(state.values.get(v), Role.LOADER))]
         if given and not is_early(call) and not _goes_on(unit, call):
             told.add(name)
-            yield _finding(unit, call, unit.names.one_line(given[0]))
+            yield HandedLoader(call, unit.names.one_line(call.func), unit.names.one_line(given[0]))
 
 
 def _reads(name: str) -> bool:
@@ -72,15 +73,3 @@ def _is_iterated(unit: Unit, read: cst.CSTNode) -> bool:
             return True
         here = around
     return False
-
-
-def _finding(unit: Unit, call: cst.Call, loader: str) -> Finding:
-    return Finding(
-        "one-share",
-        call,
-        f"`{unit.names.one_line(call.func)}` is given `{loader}`, of which each process has its own rows: code that "
-        "cannot be seen here makes its result of the rows of one process, and not of all",
-        f"no action needed if that is enough; otherwise keep the loader as it is, every_row = {loader} before "
-        "prepare(...), and give it every_row",
-        case="loader",
-    )

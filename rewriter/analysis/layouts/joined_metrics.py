@@ -7,7 +7,8 @@ from collections.abc import Container, Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Gather
-from ...findings import Finding, Severity
+from ...facts.reasons import Reason
+from ...facts.reasons.metrics import JoinedMetric, JoinedTwice
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit
 from ..syntax.walk import nodes_in
@@ -16,7 +17,7 @@ from .loop_step import is_synchronised
 
 def joined_metrics(
     state: State, unit: Unit, reach: Reach, shared: Container[cst.CSTNode], gathers: Iterable[Gather]
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """Metrics that count repeated rows, or rows that are gathered already. One finding for each of a module, in the
     first loop over a prepared loader that feeds it."""
     whole = [gather for gather in gathers if gather.node in unit.names.parents]
@@ -29,7 +30,11 @@ def joined_metrics(
             name = unit.names.one_line(func)
             if name not in told:
                 told.add(name)
-                yield _twice(call, name) if any(_reads(unit, call, gather) for gather in whole) else _filled(call, name)
+                yield (
+                    JoinedTwice(call, name)
+                    if any(_reads(unit, call, gather) for gather in whole)
+                    else JoinedMetric(call, name)
+                )
 
 
 def _reads(unit: Unit, call: cst.Call, gather: Gather) -> bool:
@@ -38,29 +43,3 @@ def _reads(unit: Unit, call: cst.Call, gather: Gather) -> bool:
     held.update(arg.value.value for arg in call.args if isinstance(arg.value, cst.Name))
     same = unit.names.function(call) is unit.names.function(gather.node)
     return same and not held.isdisjoint(gather.set_anew) and unit.names.order(gather.node) < unit.names.order(call)
-
-
-def _filled(call: cst.Call, name: str) -> Finding:
-    return Finding(
-        "filled-batch",
-        call,
-        f"`{name}` combines what all processes give it: where the rows of the data do not share out evenly, the last "
-        "batches are filled up with repeated rows, which it counts, so its figure is close to the original's but not "
-        "equal to it",
-        "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
-        Severity.NOTE,
-        case="joined",
-    )
-
-
-def _twice(call: cst.Call, name: str) -> Finding:
-    return Finding(
-        "filled-batch",
-        call,
-        f"`{name}` is given the rows of all processes, which another figure of this loop needs, and combines those of "
-        "all processes once more: an average stays, and what it counts or adds up is N times too large",
-        "no action needed for an average; otherwise let it take them as they are: with torchmetrics, create it with "
-        "sync_on_compute=False",
-        Severity.NOTE,
-        case="joined-twice",
-    )

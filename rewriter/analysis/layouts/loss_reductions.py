@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.losses import OpenReduction
 from ...facts.roles import Role
-from ...findings import Cause, Finding
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..training.gradient_path import backward_operand
 from ..training.training import Training
@@ -102,19 +103,10 @@ def _told(layout: Layout) -> LossWord:
     return LossWord(words.pop() if words else "mean")
 
 
-def open_losses(reductions: LossReductions, unit: Unit, training: Training) -> Iterator[Finding]:
+def open_losses(reductions: LossReductions, unit: Unit, training: Training) -> Iterator[Reason]:
     """What is said of the losses of a module that are taken for a mean, and may be a sum."""
     for record in training.backwards:
         found = reductions.of(record)
         if record.unit is unit and found.reason:
             loss = unit.names.module.code_for_node(backward_operand(record))
-            yield Finding(
-                "loss-reduction",
-                record.node,
-                f"it is not known whether `{loss}` is a mean or a sum over the rows of a batch ({found.reason}): it is "
-                "taken for a mean, and the gradients of the processes are averaged",
-                'no action needed if it is a mean; if it is a sum, write accelerator.backward(loss, reduction="sum")',
-                part=backward_operand(record),
-                cause=Cause(found.node, found.reason) if found.node is not None else None,
-                case="option",
-            )
+            yield OpenReduction(record.node, loss, found.reason, backward_operand(record), found.node)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.losses import OwnClosure, OwnLossWeight
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import questions, tensor_parts
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Function, Instance, Mapping, Sequence, State, Unit, origins
@@ -258,9 +259,7 @@ def assigned(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
     return above.value if isinstance(above, cst.Assign) else None
 
 
-def weights(
-    state: State, training: Training, reducer: Reducer, record: CallRecord, operand: cst.CSTNode
-) -> Iterator[Gather | Finding]:
+def weights(state: State, reducer: Reducer, record: CallRecord, operand: cst.CSTNode) -> Iterator[Gather | Reason]:
     """
     Numbers of one process's own that are in a loss: ``(loss * loss.item()).backward()``, a weight that each step moves
     on by ``k = k + rate * gap.item()``.
@@ -296,7 +295,7 @@ def _numbers(value: cst.BaseExpression) -> set[cst.Name]:
 
 def _weight(
     reducer: Reducer, unit: Unit, name: cst.Name, values: Iterable[cst.BaseExpression]
-) -> Iterator[Gather | Finding]:
+) -> Iterator[Gather | Reason]:
     because = "the loss is weighted with {}, and each process holds only its shard"
     binding = unit.names.binding(name)
     for value in values:
@@ -307,13 +306,7 @@ def _weight(
             continue
         found = reducer.whole(unit, value, because) if rest else []
         if found is None:
-            yield Finding(
-                "one-share",
-                value,
-                f"the loss is weighted with `{name.value}`, which each process computes here from its own shard",
-                "make it equal on all processes: accelerator.reduce(...) of the tensor that the number is read off",
-                case="loss-weight",
-            )
+            yield OwnLossWeight(value, name.value)
         else:
             yield from found
 
@@ -332,7 +325,7 @@ def printed(reducer: Reducer, unit: Unit, call: cst.CSTNode, because: str) -> It
             yield gather._replace(reduction="")
 
 
-def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | Finding]:
+def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | Reason]:
     """What the closures of an optimizer return that decides by it how far it goes: LBFGS, with or without a search."""
     for record in training.steps:
         held = origins(record.receiver, Role.OPTIMIZER)
@@ -345,15 +338,7 @@ def closures(state: State, unit: Unit, training: Training) -> Iterator[Gather | 
                     because = "the optimizer chooses its step from {}, and each process holds only its shard"
                     yield reduced(name, reduction_of(state, unit, name), because)
                 elif not _is_reduced(state, value):
-                    yield Finding(
-                        "local-decision",
-                        value,
-                        "LBFGS chooses its step from the loss that the closure returns, and each process would return "
-                        "the loss of its own shard",
-                        'return accelerator.reduce(loss.detach(), reduction="mean") from the closure',
-                        Severity.BLOCKED,
-                        case="closure",
-                    )
+                    yield OwnClosure(value)
 
 
 def _is_reduced(state: State, value: cst.BaseExpression) -> bool:
@@ -375,15 +360,3 @@ def read_off(value: cst.BaseExpression) -> cst.Name | None:
         plain = isinstance(inner, cst.Attribute) and inner.attr.value in ("detach", "data", "cpu", "float")
         base = inner.value if plain and isinstance(inner, cst.Attribute) else None
     return base
-
-
-def weighted_mean(node: cst.CSTNode, how: str) -> Finding:
-    """That each process computes its mean by more than its number of rows; ``how`` goes on from "each process"."""
-    return Finding(
-        "weighted-mean",
-        node,
-        f"each process {how}: the gradient is close to the original's but not equal to it",
-        "no action needed if close is good enough; for the exact gradient, sum the losses and divide by a reduced "
-        "count",
-        case="own-divisor",
-    )

@@ -87,7 +87,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         layouts = layouts_of(state).loop(unit, loop) if isinstance(loop, cst.For) else None
         answer = _evaluation(state, unit, reach, training, loop, layouts)
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
-        if answer.understood and ragged(state, reach, unit, loop, gathers):
+        if answer.understood and ragged(state, reach, loop, gathers):
             answer.leave(
                 "its batches are padded to different lengths on each process, or have another number of rows than of "
                 "samples, and could not be gathered"

@@ -10,9 +10,10 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import libcst as cst
 
 from ...facts.module import Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.metrics import MeanOfSums, MeansByRows, SumsByOwnSteps
 from ...facts.roles import Role
 from ...facts.torch_api.kinds.tensors import Reduce
-from ...findings import Cause, Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit, origins
@@ -37,7 +38,7 @@ def own_counts(
     shared: Container[cst.CSTNode],
     gathers: Iterable[Gather],
     is_early: Callable[[cst.Call], bool],
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """
     The quotients that are N times too large on N processes, in one finding for each divisor.
 
@@ -57,33 +58,22 @@ def own_counts(
                 text = _text(unit, under)
                 told.setdefault(text, (node, {}))[1].update(dict.fromkeys(names))
         for divisor, (node, figures) in told.items():
-            yield _finding(node, divisor, list(figures))
+            yield SumsByOwnSteps(node, divisor, tuple(figures))
         for node, total in loop.means_of_sums():
-            yield _of_entries(node, _text(unit, total.kept_in), _text(unit, node))
+            yield MeanOfSums(node, _text(unit, total.kept_in), _text(unit, node))
 
 
 def means_by_rows(
     reach: Reach, unit: Unit, shared: Container[cst.CSTNode], gathers: Iterable[Gather]
-) -> Iterator[tuple[cst.CSTNode, Finding]]:
+) -> Iterator[tuple[cst.CSTNode, Reason]]:
     """Means of joined batches that are added up and divided by the rows of all processes, which the loop counts: N
     times too small on N processes. Each with the statement that adds up. Arguments as for `own_counts`."""
     divided = _divisions(unit)
     for loop in _loops(reach, unit, shared, gathers) if divided else ():
         for node, over, under in divided:
             for total in loop.whole_means(over) if loop.counts_all_rows(under) else ():
-                told = (
-                    f"`{_text(unit, total.kept_in)}` adds up means over batches and is divided by "
-                    f"`{_text(unit, under)}`, the number of rows: on N processes there are N times fewer batches, so "
-                    "the result is N times smaller"
-                )
-                cause = Cause(total.node, ADDED_UP)
-                yield total.node, Finding("mean-of-batches", node, told, BY_BATCHES, cause=cause, case="too-small")
-
-
-BY_BATCHES = "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch"
-"""The remedy for a sum of means of batches that something else divides."""
-ADDED_UP = "it is added up here, once a batch"
-"""What is said at the statement that adds up such a sum."""
+                place, divisor = _text(unit, total.kept_in), _text(unit, under)
+                yield total.node, MeansByRows(node, place, divisor, total.node)
 
 
 def _divisions(unit: Unit) -> list[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
@@ -242,30 +232,3 @@ class _CountingLoop:
     def _read(self, node: cst.BaseExpression) -> list[Total]:
         """The sums over all processes that an expression is computed from."""
         return read_totals(self.unit, self.whole, node)
-
-
-def _of_entries(node: cst.CSTNode, place: str, mean: str) -> Finding:
-    return Finding(
-        "mean-of-batches",
-        node,
-        f"`{place}` collects what the rows of all processes give in a step, and `{mean}` is its mean over the steps: "
-        "on N processes a step has the rows of N of the script's batches, and the result is N times larger",
-        _BY_PROCESSES,
-        case="too-large",
-    )
-
-
-_BY_PROCESSES = "divide by accelerator.num_processes too, or keep the global batch: --keep-global-batch"
-
-
-def _finding(node: cst.CSTNode, divisor: str, figures: list[str]) -> Finding:
-    names = " and ".join(f"`{figure}`" for figure in figures)
-    adds = "adds up" if len(figures) == 1 else "add up"
-    return Finding(
-        "mean-of-batches",
-        node,
-        f"{names} {adds} what the rows of all processes give, and `{divisor}` counts the steps of one process alone: "
-        "on N processes the result is N times larger",
-        _BY_PROCESSES,
-        case="too-large",
-    )

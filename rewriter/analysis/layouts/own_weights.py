@@ -7,9 +7,10 @@ from collections.abc import Container, Iterator
 import libcst as cst
 
 from ...facts.module import Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.losses import OwnWeights
 from ...facts.roles import Role
 from ...facts.torch_api import questions
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Unit, origins
@@ -24,7 +25,7 @@ from .losses import Reducer
 _BECAUSE = "weights change by {}, and each process holds only its shard"
 
 
-def own_weights(reducer: Reducer, unit: Unit) -> Iterator[Gather | Finding]:
+def own_weights(reducer: Reducer, unit: Unit) -> Iterator[Gather | Reason]:
     """What makes such changes equal on all processes: a loss that is reduced first; or a finding."""
     equality = reducer.equality
     changes = reducer.state.once(weight_changes, lambda: list(weight_changes(equality.reach)))
@@ -37,7 +38,7 @@ def own_weights(reducer: Reducer, unit: Unit) -> Iterator[Gather | Finding]:
         if all(gathers):
             yield from (gather for found in gathers for gather in found or ())
         else:
-            yield _finding(unit, change, own[0])
+            yield OwnWeights(change.node, unit.names.one_line(own[0]), change.gradients)
 
 
 def _is_own(equality: Equality, unit: Unit, value: cst.BaseExpression, itself: Container[Binding]) -> bool:
@@ -61,17 +62,3 @@ def _given(reach: Reach, unit: Unit) -> Iterator[WeightChange]:
             yield WeightChange(unit, call, (), [arg.value for arg in call.args[:1]], models, gradients=False)
         elif questions.clips(outside_name(record)):
             yield WeightChange(unit, call, (), [arg.value for arg in call.args[1:]], models, gradients=True)
-
-
-def _finding(unit: Unit, change: WeightChange, value: cst.BaseExpression) -> Finding:
-    what = "gradients" if change.gradients else "weights"
-    return Finding(
-        "one-share",
-        change.node,
-        f"{what} are changed here by `{unit.names.one_line(value)}`, which each process computes from its own shard: "
-        "ranks would train different weights",
-        'make it equal on all processes before: accelerator.reduce(value, reduction="mean") of a mean over the rows, '
-        'reduction="sum" of a sum or a count',
-        Severity.BLOCKED,
-        case="weights",
-    )

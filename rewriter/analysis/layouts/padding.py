@@ -18,7 +18,7 @@ from ...facts.roles import Origin
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.solver import Thing
-from ..dataflow.values import External, Function, Instance, State, Unit
+from ..dataflow.values import External, Function, Instance, State
 from ..syntax.nodes import FunctionNode, is_none
 from ..syntax.walk import descendants, nodes_in
 
@@ -39,7 +39,7 @@ class Padding(NamedTuple):
     places: frozenset[Place] | None
 
 
-def ragged(state: State, reach: Reach, unit: Unit, loop: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
+def ragged(state: State, reach: Reach, loop: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
     """Whether something to be gathered in a loop may be as long as the longest row of one process's batch, or have
     another number of rows than the batch has samples."""
     paddings, grown = (
@@ -237,14 +237,22 @@ def _places(loop: cst.For) -> Iterator[tuple[str, Place]]:
     if not isinstance(batch, cst.Name):
         return
     for node in nodes_in(loop.body, cst.Assign):
-        target, names = node.targets[0].target, [n.value for n in _names(node.value)]
-        if isinstance(target, cst.Tuple) and batch.value in names:
+        target, value = node.targets[0].target, node.value
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            for element, part in zip(target.elements, value.elements, strict=False):
+                yield from _entry(batch.value, element.value, part.value)
+        elif isinstance(target, cst.Tuple) and batch.value in [n.value for n in _names(value)]:
             yield from _unpacked(target)
-        elif isinstance(target, cst.Name):
-            keys = (_key(n) for n in descendants(node.value) if _holder(n) == batch.value)
-            key = next((k for k in keys if k is not None), None)
-            if key is not None:
-                yield target.value, key
+        else:
+            yield from _entry(batch.value, target, value)
+
+
+def _entry(batch: str, target: cst.CSTNode, value: cst.BaseExpression) -> Iterator[tuple[str, Place]]:
+    """A name that is set to one entry of the batch: ``y = batch["y"].to(device)``."""
+    keys = (_key(n) for n in descendants(value) if _holder(n) == batch)
+    key = next((k for k in keys if k is not None), None)
+    if isinstance(target, cst.Name) and key is not None:
+        yield target.value, key
 
 
 def _unpacked(target: cst.CSTNode) -> Iterator[tuple[str, Place]]:

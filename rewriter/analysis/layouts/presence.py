@@ -21,8 +21,9 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, outside_names
 from ..dataflow.drawn_batches import iterator_drawn
 from ..dataflow.values import CallRecord, Function, Instance, Mapping, State, Unit, origins
-from ..syntax.definitions import unshadowed
+from ..syntax.definitions import plain_values, unshadowed
 from ..syntax.leaving import ends
+from ..syntax.names import Names
 from ..syntax.nodes import FunctionNode, is_none, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
@@ -226,8 +227,15 @@ class Presences:
                 yield DivergenceSource(node)
 
     def _chooses(self, function: Function) -> bool:
-        returned = function.unit.names.returns.get(function.node, ())
-        return len({each.value is None or is_none(each.value) for each in returned}) > 1
+        """Whether a function gives None for some samples: ``return default_collate(rows) if rows else None``."""
+        names, node = function.unit.names, function.node
+        returned = [each.value for each in names.returns.get(node, ())]
+        if isinstance(node, cst.Lambda):
+            returned = [node.body]
+        elif not ends(node.body, lambda node: False):
+            returned.append(None)
+        given = (one for value in returned for one in ([value] if value is None else _choice(names, value)))
+        return len({one is None or is_none(one) for one in given}) > 1
 
     def given(self, function: FunctionNode, values: Iterable[cst.CSTNode]) -> Iterator[Key]:
         """What decides whether a function gives a value; ``values`` are what it returns, or yields, at one place."""
@@ -290,3 +298,16 @@ def _given(unit: Unit, definition: cst.CSTNode) -> cst.CSTNode | Part | None:
     if isinstance(value, (cst.Tuple, cst.List)):
         return value.elements[place].value if place < len(value.elements) else None
     return Part(value, place) if isinstance(value, cst.Call) else None
+
+
+def _choice(
+    names: Names, value: cst.BaseExpression, seen: frozenset[str] = frozenset()
+) -> Iterator[cst.BaseExpression]:
+    """The values of which an expression is one."""
+    if isinstance(value, cst.IfExp):
+        yield from (*_choice(names, value.body, seen), *_choice(names, value.orelse, seen))
+    elif isinstance(value, cst.Name) and value.value not in seen and (given := plain_values(names, value)):
+        for one in given:
+            yield from _choice(names, one, seen | {value.value})
+    else:
+        yield value

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.decisions import Agreeing, Agreement, Differs
 from ...facts.roles import TENSORS
-from ...findings import Cause, Finding
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.constant_values import constants_of
 from ..dataflow.held_code import held_code
 from ..dataflow.solver import Slot
 from ..dataflow.values import Bound, Function, Instance, Klass, Mapping, Sequence, State, Unit, origins
@@ -34,7 +36,6 @@ from .divergence import Equality
 
 _LONGEST = 40
 """Of a longer call only the last name is repeated."""
-_REMEDY = "decide on the figure of the main process: {0} = broadcast_object_list([{0}])[0]"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def agreements(
     plain: Equality,
     own: Iterable[tuple[Unit, Gather]],
     open_to: Callable[[Unit, cst.CSTNode], bool],
-) -> Iterator[tuple[Unit, Gather | Finding]]:
+) -> Iterator[tuple[Unit, Gather | Reason]]:
     """
     What makes the decisions equal that depend on such evaluations, or the findings for those that stay different.
 
@@ -104,14 +105,13 @@ def agreements(
             new, random = [], plain.also(evaluation.loop, gathers)
             left = open_decisions(random)
         for unit, decision in left:
-            why = f"and each process evaluates the whole set with random numbers of its own ({evaluation.draw})"
-            cause = Cause(evaluation.loop, "each process evaluates the whole set here, with random numbers of its own")
-            yield unit, undecided(unit, decision, why, _remedy(unit, decision))._replace(cause=cause)
+            remedy, draw = _remedy(unit, decision), evaluation.draw
+            yield unit, undecided(unit, decision, Differs.BY_DRAWS, remedy, evaluation.loop, draw=draw)
 
 
-def _remedy(unit: Unit, found: Decision) -> str:
+def _remedy(unit: Unit, found: Decision) -> Agreement:
     held = [n for n in nodes_in(found.value, cst.Name) if n in unit.names.within]
-    return _REMEDY.format(held[0].value if len(held) == 1 else "value")
+    return Agreement(Agreeing.BY_MAIN, held[0].value if len(held) == 1 else "value")
 
 
 # What is random ---------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def _in_step(state: State, reach: Reach, training: Training, unit: Unit, loop: c
             continue
         words = [arg.keyword.value for arg in record.node.args if arg.keyword is not None]
         off = not noisy and ("training" in words or _in_training_alone(record.unit, record.node))
-        if "generator" not in words and not off and not _is_off(reach, record.unit, node):
+        if "generator" not in words and not off and not constants_of(state).never(record.unit, node):
             return _spelled(record.unit, record.node)
     layer = noisy_layer(reach, training, unit, body) if noisy else None
     return f"{_spelled(*layer)} in training mode" if layer is not None else ""
@@ -143,23 +143,6 @@ def _in_training_alone(unit: Unit, call: cst.Call) -> bool:
     here = unit.names.order(call)
     early = (n for n in nodes_in(function, cst.If) if unit.names.order(n) < here)
     return any(asks_training(choice.test) and contains(choice.body, cst.Return) for choice in early)
-
-
-def _is_off(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
-    """Whether a node is under a parameter that is `False` in every call: ``generate(x, sample=False)``."""
-    below = node
-    for around in unit.names.ancestors(node):
-        if isinstance(around, (cst.If, cst.IfExp)) and below is around.body and isinstance(around.test, cst.Name):
-            binding = unit.names.binding(around.test)
-            params = [d for d in binding.definitions if isinstance(d, cst.Param)] if binding is not None else []
-            if binding is not None and params and len(params) == len(binding.definitions):
-                values = [value for _, value in reach.given(binding)]
-                left_out = len(values) < len(reach.sites(binding.scope.node))
-                values += [p.default for p in params if p.default is not None] if left_out else []
-                if values and all(isinstance(value, cst.Name) and value.value == "False" for value in values):
-                    return True
-        below = around
-    return False
 
 
 def _in_data(state: State, reach: Reach, loop: cst.CSTNode) -> str:

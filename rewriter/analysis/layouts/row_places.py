@@ -11,9 +11,10 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import PlacedRows
 from ...facts.roles import Role
 from ...facts.torch_api import questions
-from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Unit, origins
@@ -27,7 +28,7 @@ from .loop_layouts import LoopLayouts, layouts_of
 
 def placed_rows(
     reach: Reach, unit: Unit, training: Training, path: GradientPath, shared: Container[cst.CSTNode]
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """Where a loss of a module is computed from rows by their places: one finding."""
     nodes = path.nodes.union(*(descendants(end) for end in path.ends))
     for loop in training.train_loops:
@@ -37,15 +38,7 @@ def placed_rows(
         places = _RowPlaces(reach, layouts_of(reach.state).loop(home, loop))
         for node in reach.runs_in(loop):
             if node in unit.names.parents and places.takes(unit, node) and _goes_into(unit, node, nodes):
-                yield Finding(
-                    "row-place",
-                    node,
-                    f"`{unit.names.one_line(node)}` goes by the places of rows in their batch, and a loss is computed "
-                    "from it: with the global batch kept these are places in the shard of each process, so the result "
-                    "differs from the original's",
-                    "no action needed if it does not matter which rows these are; otherwise leave out "
-                    "--keep-global-batch: each process then takes whole batches of the script's size",
-                )
+                yield PlacedRows(node, unit.names.one_line(node))
                 return
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from ...facts.effects import Effect, EffectKind
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import ShownRows
 from ...facts.roles import SHARES, TENSORS, Role
-from ...findings import Finding
-from ..dataflow.callees import method_name
+from ...facts.torch_api import surroundings
+from ..dataflow.callees import made_names, method_name, outside_names
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.scopes import Binding
@@ -17,7 +19,7 @@ from ..syntax.walk import nodes_in
 from .divergence import Equality
 
 
-def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Finding]:
+def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Effect]) -> Iterator[Reason]:
     """Tensors of a batch that go into a file as they are: the file shows what the main process has of it."""
     for effect in effects:
         if effect.kind is not EffectKind.WRITE or effect.forward is not None:
@@ -28,24 +30,21 @@ def one_share(state: State, unit: Unit, equality: Equality, effects: Iterable[Ef
         shown = [n for n in names if _is_shard(state, n) and _holds_rows(unit, equality, n)]
         if shown and not any(_is_number(unit, name) for name in shown):
             name = shown[0].value
-            yield _one_share(
-                effect.node, name, f"it on all processes before this line: {name} = accelerator.gather({name})"
-            )
+            yield ShownRows(effect.node, name, filled=False, sample=_is_sample(state, unit, equality, effect.node))
             return
         filled = next((found for n in names if (found := _filled_with_rows(state, unit, equality, n))), None)
         if filled is not None:
-            yield _one_share(effect.node, filled, "what it is filled with, on all processes: accelerator.gather(...)")
+            yield ShownRows(effect.node, filled, filled=True)
             return
 
 
-def _one_share(node: cst.CSTNode, name: str, whole: str) -> Finding:
-    return Finding(
-        "one-share",
-        node,
-        f"each process has only its own rows of `{name}`: the file shows those of the main process",
-        f"no action needed if a sample is enough; otherwise gather {whole}",
-        case="shown",
-    )
+def _is_sample(state: State, unit: Unit, equality: Equality, node: cst.CSTNode) -> bool:
+    """Whether a step of the training writes a picture of its batch: for somebody to look at how it goes on."""
+    loops = equality.reach.batch_loops(node, unit)
+    trained = bool(loops) and all(loop in equality.training.train_loops for loop in loops)
+    calls = (state.calls[call] for call in nodes_in(node, cst.Call) if call in state.calls)
+    names = [name for record in calls for name in (*outside_names(record), *made_names(record))]
+    return trained and any(map(surroundings.writes_picture, names))
 
 
 def _is_shard(state: State, name: cst.Name) -> bool:

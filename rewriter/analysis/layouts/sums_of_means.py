@@ -8,8 +8,9 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.reasons import Reason
+from ...facts.reasons.metrics import AddedMeans, MeansUnderRows, SumDivisor
 from ...facts.roles import Origin, Role
-from ...findings import Cause, Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
@@ -24,13 +25,12 @@ from .epoch_quotients import RowTotals, datasets
 from .loop_layouts import LoopLayouts, layouts_of
 from .loss_reductions import reduces_rows, reduction_of
 from .losses import read_off
-from .own_counts import ADDED_UP, BY_BATCHES
 
 
 class SumOfMeans(NamedTuple):
     """Means of batches that are added up, and not divided by the number of the process's own batches."""
 
-    finding: Finding
+    reason: AddedMeans
     by_script: bool
     """What divides it is as large as in the script, if anything does: the sum over all processes is the script's."""
     made_of: frozenset[cst.CSTNode]
@@ -66,26 +66,18 @@ def mean_of_batches(
                 continue
             if not _adds_mean(state, unit, layouts, node):
                 continue
-            path = " on one path of the program," if _is_both(state, unit, node) else ""
-            told, remedy = f"`{binding.name}` adds up means over batches{path} and is divided by", BY_BATCHES
-            cause = Cause(node, ADDED_UP)
+            partly = _is_both(state, unit, node)
             if quotient is not None:
                 divided, count = quotient
-                found = Finding(
-                    "mean-of-batches", divided, f"{told} {count.words}", remedy, cause=cause, case="too-small"
-                )
-                yield node, SumOfMeans(found, count.by_script, _made_of(unit, node, inside))
+                reason = AddedMeans(divided, binding.name, node, count, partly)
+                own = _made_of(unit, node, inside)
+                yield node, SumOfMeans(reason, count is not SumDivisor.LAST_INDEX, own)
                 continue
             assert shown is not None
-            if divisors:
-                by = " and ".join(f"`{unit.names.module.code_for_node(one)}`" for one in divisors)
-                told = f"{told} {by} in each, and by nothing after that"
-                if any(_counts_rows(layouts, one) for one in divisors):  # with the global batch kept, N times fewer
-                    remedy = f"multiply it by the number of processes: {binding.name} * accelerator.num_processes"
-            else:
-                told = f"{told} nothing"
-            found = Finding("mean-of-batches", shown, f"{told}: {_FEWER}", remedy, cause=cause, case="too-small")
-            yield node, SumOfMeans(found, True, _made_of(unit, node, inside))
+            within = tuple(unit.names.module.code_for_node(one) for one in divisors)
+            by_rows = any(_counts_rows(layouts, one) for one in divisors)
+            reason = AddedMeans(shown, binding.name, node, SumDivisor.NOTHING, partly, within, by_rows)
+            yield node, SumOfMeans(reason, True, _made_of(unit, node, inside))
 
 
 def _made_of(unit: Unit, node: cst.AugAssign, inside: Container[cst.CSTNode]) -> frozenset[cst.CSTNode]:
@@ -115,10 +107,7 @@ def _begins_anew(unit: Unit, loop: cst.For, node: cst.AugAssign) -> bool:
     )
 
 
-_FEWER = "on N processes there are N times fewer batches to add up"
-
-
-def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
+def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> Iterator[Reason]:
     """Means that are divided by the number of a batch's rows and added up: with the global batch kept, each process has
     fewer of them."""
     for loop in state.loaders:
@@ -132,14 +121,7 @@ def own_rows_under(state: State, unit: Unit, shared: Container[cst.CSTNode]) -> 
             own = next((one for one in divisors if _counts_rows(layouts, one)), None)
             if own is not None and _adds_mean(state, unit, layouts, node):
                 code = unit.names.module.code_for_node
-                yield Finding(
-                    "mean-of-batches",
-                    node,
-                    f"`{code(node.target)}` adds up a mean that is divided by `{code(own)}`, the number of rows, and "
-                    "each process has only its shard of the batch: on N processes the result is N times larger",
-                    f"divide by the number of processes too: {code(node.target)} / accelerator.num_processes",
-                    case="too-large",
-                )
+                yield MeansUnderRows(node, code(node.target), code(own))
 
 
 def divisors_in(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
@@ -177,14 +159,6 @@ _NO_SUMS = frozenset({"mean", "mixed"})
 """Reductions after which a figure is about as large for many rows as for few."""
 
 
-class _Divisor(NamedTuple):
-    """What a sum over the batches of a loop is divided by, and that is not how many there are."""
-
-    words: str
-    by_script: bool = True
-    """It is as large as in the script."""
-
-
 class _Counts:
     """The numbers that a sum over the batches of a loop may be divided by, and that are not how many there are."""
 
@@ -192,21 +166,16 @@ class _Counts:
         self.unit, self.loop = unit, loop
         self.rows = RowTotals(reach.state, datasets(loaders))
 
-    def other(self, node: cst.BaseExpression) -> _Divisor | None:
+    def other(self, node: cst.BaseExpression) -> SumDivisor | None:
         """What a divisor counts; None for what may well be the number of batches."""
         binding = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
         if binding is not None and counter(self.loop, from_zero=True) in binding.definitions:
-            return _Divisor(
-                "the index of the last batch, one less than their number: that is more of a difference the fewer "
-                "batches a process has, and a division by zero where it has one",
-                by_script=False,
-            )
-        fewer = "on N processes there are N times fewer batches, so the result is N times smaller"
+            return SumDivisor.LAST_INDEX
         values = [node, *(seen_values(self.unit.names, node) if isinstance(node, cst.Name) else ())]
         if any(self.rows.counts(value) for value in values):
-            return _Divisor(f"the number of samples: {fewer}")
+            return SumDivisor.SAMPLES
         if any(self.rows.divided(value) for value in values):
-            return _Divisor(f"the number of batches of one process alone, counted by hand: {fewer}")
+            return SumDivisor.OWN_BATCHES
         return None
 
 
@@ -285,7 +254,7 @@ def _formats(node: cst.CSTNode) -> bool:
 
 def _divided(
     unit: Unit, total: Binding, inside: Container[cst.CSTNode], counts: _Counts
-) -> tuple[cst.CSTNode, _Divisor] | None:
+) -> tuple[cst.CSTNode, SumDivisor] | None:
     """The division of a total after its loop by something else than the number of batches, and by what."""
     quotients: list[tuple[cst.CSTNode, cst.BaseExpression]] = []
     for definition in total.definitions:
@@ -328,7 +297,7 @@ def is_divided_as_in_script(reach: Reach, unit: Unit, total: Binding, loop: cst.
     if _never_divided(reach, unit, total, inside) is not None:
         return True
     quotient = _divided(unit, total, inside, _Counts(reach, unit, loop, reach.state.loaders.get(loop, ())))
-    return quotient is not None and quotient[1].by_script
+    return quotient is not None and quotient[1] is not SumDivisor.LAST_INDEX
 
 
 def _is_added_to(unit: Unit, read: cst.CSTNode) -> bool:
@@ -339,10 +308,10 @@ def _is_added_to(unit: Unit, read: cst.CSTNode) -> bool:
     return binding is not None and any(definition in parts for definition in binding.definitions)
 
 
-def not_summed(found: Mapping[cst.CSTNode, SumOfMeans], gathers: Iterable[Gather]) -> dict[cst.CSTNode, Finding]:
+def not_summed(found: Mapping[cst.CSTNode, SumOfMeans], gathers: Iterable[Gather]) -> dict[cst.CSTNode, Reason]:
     """What is to say of means that are added up, by the statement that does: nothing where their sum over the processes
     is added, with which the total is the script's own."""
     sums = [gather.node for gather in gathers if gather.form is Form.REDUCE and gather.adds_up]
     return {
-        statement: one.finding for statement, one in found.items() if not one.by_script or one.made_of.isdisjoint(sums)
+        statement: one.reason for statement, one in found.items() if not one.by_script or one.made_of.isdisjoint(sums)
     }

@@ -11,18 +11,22 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.decisions import SwallowedError
+from ...facts.roles import Role
 from ...facts.torch_api import surroundings
-from ...findings import Finding, Severity
 from ..dataflow.callees import outside_name
+from ..dataflow.drawn_batches import only_draws
 from ..dataflow.raised import comes_alike, met_alone
-from ..dataflow.values import State, Unit
+from ..dataflow.values import State, Unit, origins
 from ..syntax.leaving import exits_quietly, quiet_exit
+from ..syntax.walk import nodes_in
 from .decisions import Joint, jumps, leaves
 
 Handler = cst.ExceptHandler | cst.ExceptStarHandler
 
 
-def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
+def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Reason]:
     """The handlers of a module by which one process goes on after an error while the others work together."""
     for node in unit.names.every(cst.Try, cst.TryStar, cst.With):
         if unit.names.function(node) not in joint.reach.reachable:
@@ -31,11 +35,13 @@ def swallowed_errors(unit: Unit, joint: Joint) -> Iterator[Finding]:
             for handler in node.handlers:
                 if goes_on(joint.state, handler):
                     if _parts(unit, joint, node, handler):
-                        yield _finding(unit, handler, _line(unit, handler))
+                        yield SwallowedError(handler, _line(unit, handler))
+                    elif _opens_anew(joint.state, node, handler):
+                        yield SwallowedError(handler, _line(unit, handler), at_end=True)
         elif isinstance(node, cst.With) and joint.runs(node.body) is not None:
             for item in node.items:
                 if _suppresses(joint.state, item.item):
-                    yield _finding(unit, item, unit.names.module.code_for_node(item.item))
+                    yield SwallowedError(item, unit.names.module.code_for_node(item.item))
 
 
 def goes_on(state: State, handler: Handler) -> bool:
@@ -53,6 +59,17 @@ def _parts(unit: Unit, joint: Joint, node: cst.Try | cst.TryStar, handler: Handl
     if node.orelse is not None and not decides:
         decides = joint.runs(node.orelse) is not None
     return decides and joint.equality.is_local(unit, node.body)
+
+
+def _opens_anew(state: State, node: cst.Try | cst.TryStar, handler: Handler) -> bool:
+    """Whether a handler makes a loader anew, which is prepared there, and the script has its end in mind."""
+    made = set(nodes_in(handler.body, cst.Call))
+    return only_draws(state, node.body) and any(
+        origin.node in made
+        for record in map(state.calls.get, made)
+        if record is not None
+        for origin in origins(record.result, Role.LOADER)
+    )
 
 
 def ends_all(state: State, block: cst.CSTNode) -> bool:
@@ -83,16 +100,3 @@ def _line(unit: Unit, handler: Handler) -> str:
     star = "*" if isinstance(handler, cst.ExceptStarHandler) else ""
     kind = f" {unit.names.module.code_for_node(handler.type)}" if handler.type is not None else ""
     return f"except{star}{kind}"
-
-
-def _finding(unit: Unit, node: cst.CSTNode, text: str) -> Finding:
-    return Finding(
-        "local-decision",
-        node,
-        f"`{text}` goes on after an error, which one process may meet alone: from there on it is not at the step of "
-        "the others, and the processes would hang",
-        "raise the error again, so that the launcher ends all processes; or catch it before the backward pass, and let "
-        "all processes leave out the step if one of them has an error: accelerator.reduce(...)",
-        Severity.REVIEW,
-        case="error",
-    )

@@ -6,7 +6,8 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ...findings import Cause, Finding
+from ...facts.reasons import Reason
+from ...facts.reasons.losses import NoMean, UnclearLoss
 from ..dataflow.values import CallRecord, State, Unit
 from ..syntax.walk import descendants
 from ..training.gradient_path import backward_operand
@@ -17,7 +18,7 @@ from .loop_layouts import layouts_of
 from .loss_reductions import unscaled
 
 
-def unclear_losses(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Finding]:
+def unclear_losses(state: State, unit: Unit, training: Training, shared: Container[cst.CSTNode]) -> Iterator[Reason]:
     """
     What is said of the losses of a module with the global batch kept: one finding.
 
@@ -55,30 +56,9 @@ def _unclear(layout: Layout) -> Unclear | None:
     return next((one for part in held(layout) if (one := unknown_in(part)) is not None), None)
 
 
-def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Unclear) -> Finding:
+def _finding(unit: Unit, record: CallRecord, loss: cst.BaseExpression, found: Unclear) -> Reason:
     text = record.unit.names.module.code_for_node(loss)
     node = found.node if found.node in unit.names.parents else record.node if record.unit is unit else None
-    cause = Cause(found.node, found.reason)
     if found.joint:
-        return Finding(
-            "weighted-mean",
-            node,
-            f"`{text}` is no mean and no sum over the rows of a batch ({found.reason}): with the global batch kept "
-            "each process computes it of its own shard, so the gradient is another one than the original's",
-            "no action needed if this term may be that of a smaller batch; otherwise leave out --keep-global-batch: "
-            "each process then takes whole batches of the script's size",
-            cause=cause,
-            case="no-mean",
-        )
-    taken = "sum" if found.near == "sum" else "mean"
-    otherwise = "" if taken == "sum" else f'if it is a sum, write accelerator.backward({text}, reduction="sum"); '
-    return Finding(
-        "loss-reduction",
-        node,
-        f"it is not known whether `{text}` is a mean or a sum over the rows of a batch ({found.reason}): with the "
-        "global batch kept each process computes it of its own shard, and anything else gives another gradient",
-        f"no action needed if it is a {taken} over the rows; --verify shows it; {otherwise}otherwise leave out "
-        "--keep-global-batch: each process then takes whole batches of the script's size",
-        cause=cause,
-        case="global-batch",
-    )
+        return NoMean(node, text, found.reason, found.node)
+    return UnclearLoss(node, text, found.reason, found.node, found.near == "sum")

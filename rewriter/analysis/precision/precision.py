@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.precision import KeptScaler, ScaledTwice, UnlikeBranches
 from ...facts.roles import Role
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit
@@ -74,7 +75,7 @@ class ManualPrecision:
 
     def told(
         self, precision: PrecisionSetting | None, code: Code | None, asked: str | None
-    ) -> Iterator[tuple[Unit, Finding]]:
+    ) -> Iterator[tuple[Unit, Reason]]:
         """What stays by hand, and why; ``asked`` is the precision that the command line wants."""
         if precision is None and code is not None:
             switches = Switches(self.state, self.reach, code)
@@ -82,38 +83,18 @@ class ManualPrecision:
                 if not branches.same and switches.one([self._condition(branches.switch)]) is not None:
                     yield (
                         branches.unit,
-                        Finding(
-                            "autocast",
-                            branches.node,
-                            "the branches with and without mixed precision also differ in other ways, so both are "
-                            "kept; each of them is correct",
-                            "no action needed; if they differ only in autocast and the scaler, one branch is enough",
-                            Severity.NOTE,
-                        ),
+                        UnlikeBranches(branches.node),
                     )
         if precision is None and self.scaler.steps():
             yield self.scaler.unit(), self._kept(asked)
 
-    def _kept(self, asked: str | None) -> Finding:
+    def _kept(self, asked: str | None) -> Reason:
         """What a scaler that stays means."""
         node = next(iter(self.scaler.origins)).node
         because = self.scaler.because or "the accelerator's setting would change the result"
         if asked == "fp16":
-            return Finding(
-                "grad_scaler",
-                node,
-                f"the script's own scaler is kept ({because}), and --mixed-precision fp16 would scale the loss twice",
-                "do not use --mixed-precision, or remove the scaler by hand",
-                Severity.BLOCKED,
-            )
-        return Finding(
-            "grad_scaler",
-            node,
-            f"the script's own scaler is kept ({because}): this is correct, because the gradients are equal on all "
-            "processes",
-            "no action needed; do not start it with --mixed-precision, which would scale the loss twice",
-            Severity.NOTE,
-        )
+            return ScaledTwice(node, because)
+        return KeptScaler(node, because)
 
     def _mode(self) -> str | None:
         """The one precision that all regions ask for."""

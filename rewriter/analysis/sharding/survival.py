@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
+from ...facts.reasons.sharding import OfShardedWeights, OnShards
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import questions
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Klass, State, Unit, origins
@@ -25,16 +25,13 @@ from ..training.gradient_path import backward_operand
 from ..training.training import Training, whole
 from .reads import ShardedWeights, text
 
-_ID = "sharded-weights"
-_STATE = "take it from accelerator.get_state_dict(model), on all processes: the main process then has the whole weight"
-
 
 def survival(
     state: State, unit: Unit, reach: Reach, training: Training, stands: Mapping[Origin, Stands]
-) -> Iterator[Finding]:
+) -> Iterator[OfShardedWeights]:
     """The findings of one module, one for each place; several of one kind and one text are one."""
     weights = ShardedWeights(state, reach, stands)
-    found: list[Finding] = []
+    found: list[OfShardedWeights] = []
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is not None:
@@ -45,10 +42,10 @@ def survival(
         found += _shared(weights, unit, assign)
     for record in training.backwards:
         found += _penalty(weights, unit, record) if record.unit is unit else ()
-    yield from {(f.message, f.severity): f for f in reversed(found)}.values()
+    yield from {f._replace(node=None): f for f in reversed(found)}.values()
 
 
-def _of_call(weights: ShardedWeights, unit: Unit, record: CallRecord, training: Training) -> Iterator[Finding]:
+def _of_call(weights: ShardedWeights, unit: Unit, record: CallRecord, training: Training) -> Iterator[OfShardedWeights]:
     call, name = record.node, outside_name(record)
     yield from _as_python(weights, unit, call)
     yield from _handed(weights, unit, record)
@@ -56,38 +53,18 @@ def _of_call(weights: ShardedWeights, unit: Unit, record: CallRecord, training: 
     yield from _alone(weights, unit, call, training)
     yield from _optimizer(unit, record)
     if questions.joins_weights(name) and any(_lists_sharded(weights, unit, arg.value) for arg in call.args):
-        yield _found(
-            call,
-            f"`{text(unit, call.func)}` joins weights in one vector: with sharded weights this raises an error, "
-            "unless the first dimension of each is a multiple of the number of processes",
-            "work on the parameters one by one, or do this before accelerator.prepare",
-        )
+        yield OfShardedWeights(call, OnShards.JOINED_WEIGHTS, text(unit, call.func))
     if questions.copies(name) and call.args and weights.models(unit, call.args[0].value):
-        yield _found(
-            call,
-            f"`{text(unit, call)}` copies a model after it is prepared, which raises an error with sharded weights",
-            "copy the model before accelerator.prepare, and prepare the copy, too; for a copy of its weights alone use "
-            "accelerator.get_state_dict(model)",
-        )
+        yield OfShardedWeights(call, OnShards.COPIED_MODEL, text(unit, call))
     if name == "torch.save" and call.args and weights.models(unit, call.args[0].value):
-        yield _found(
-            call,
-            f"`{text(unit, call.args[0].value)}` is saved as an object, which raises an error with sharded weights: "
-            "each process has a part of them",
-            "save its state dict: accelerator.save(accelerator.get_state_dict(model), path)",
-        )
+        yield OfShardedWeights(call, OnShards.SAVED_OBJECT, text(unit, call.args[0].value))
     if exports(record) and call.args and weights.models(unit, call.args[0].value):
-        yield _found(
-            call,
-            f"`{text(unit, call.func)}` follows a model, or stores it as an object, which raises an error with sharded "
-            "weights",
-            "do this before accelerator.prepare, or with a plain model that loads accelerator.get_state_dict(model)",
-        )
+        yield OfShardedWeights(call, OnShards.FOLLOWED_MODEL, text(unit, call.func))
     if name == "builtins.zip":
         yield from _mixed(weights, unit, call)
 
 
-def _as_python(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+def _as_python(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[OfShardedWeights]:
     """``model.head.weight.detach().cpu().numpy()``, ``p.tolist()``."""
     if method_name(call) not in questions.as_python() or not isinstance(call.func, cst.Attribute):
         return
@@ -95,10 +72,10 @@ def _as_python(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[
     while isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute) and weights.of(unit, inner) is None:
         inner = inner.func.value
     if weights.of(unit, inner) is not None:
-        yield _found(call, f"`{text(unit, call)}` raises an error with sharded weights", _STATE)
+        yield OfShardedWeights(call, OnShards.PYTHON_NUMBERS, text(unit, call))
 
 
-def _handed(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
+def _handed(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[OfShardedWeights]:
     """``writer.add_histogram(name, p)``, ``wandb.Histogram(p.cpu())``: what is not torch's computes with numbers."""
     call, name = record.node, outside_name(record)
     tracked = any(questions.tracker(method.rpartition(".")[0]) is not None for method in made_names(record))
@@ -106,134 +83,79 @@ def _handed(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator
         return
     given = [arg.value for arg in call.args if weights.of(unit, arg.value) is not None]
     if given:  # the last of them: a name comes before its weight
-        yield _found(
-            call,
-            f"`{text(unit, call.func)}` is handed the weight `{text(unit, given[-1])}`, and reads its numbers: with "
-            "sharded weights this raises an error",
-            _STATE,
-        )
+        yield OfShardedWeights(call, OnShards.HANDED_WEIGHT, text(unit, call.func), text(unit, given[-1]))
 
 
-def _overwritten(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+def _overwritten(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[OfShardedWeights]:
     """``p.data.copy_(other)``, where the other tensor is whole on each process."""
     if method_name(call) != "copy_" or not call.args or not isinstance(call.func, cst.Attribute):
         return
     target, value = call.func.value, call.args[0].value
     if weights.of(unit, target) is not None and next(weights.within(unit, descendants(value)), None) is None:
-        yield _found(
-            call,
-            f"`{text(unit, call.func)}` copies a tensor that each process has whole into a sharded weight, "
-            "which raises an error",
-            "set weights with model.load_state_dict(...), or before accelerator.prepare",
-        )
+        yield OfShardedWeights(call, OnShards.WHOLE_TENSOR, text(unit, call.func))
 
 
-def _alone(weights: ShardedWeights, unit: Unit, call: cst.Call, training: Training) -> Iterator[Finding]:
+def _alone(weights: ShardedWeights, unit: Unit, call: cst.Call, training: Training) -> Iterator[OfShardedWeights]:
     """``model.encoder(x)`` outside of the forward pass of the model."""
     if call not in training.forwards:
         return
     for part in origins(weights.state.values.get(call.func), Role.MODEL):
         model = whole(weights.state, part)
         if part is not model and part not in weights.stands and weights.sharded(unit, call, part):
-            yield _found(
-                call,
-                f"`{text(unit, call.func)}` is a part of a model, called by itself: sharded weights are gathered by "
-                "calls of the model, and of the modules that FSDP has as units of their own. Any other part raises an "
-                "error",
-                "call it from a method of the model, or name its class: --fsdp-transformer-layer-cls-to-wrap",
-            )
+            yield OfShardedWeights(call, OnShards.CALLED_PART, text(unit, call.func))
             return
 
 
-def _optimizer(unit: Unit, record: CallRecord) -> Iterator[Finding]:
+def _optimizer(unit: Unit, record: CallRecord) -> Iterator[OfShardedWeights]:
     made = [o for o in origins(record.result, Role.OPTIMIZER) if o.node is record.node]
     if not made:
         return
     for one in made:
         if questions.needs_whole_weights(one.qualified):
-            yield _found(
-                record.node,
-                f"{one.qualified} needs each weight as a whole, and does not work with sharded weights",
-                "use another optimizer, such as torch.optim.AdamW",
-            )
+            yield OfShardedWeights(record.node, OnShards.WHOLE_WEIGHTS, one.qualified)
     if any(isinstance(thing, Klass) for thing in record.callees):
-        yield _found(
-            record.node,
-            f"`{text(unit, record.node.func)}` is an optimizer of this program: with sharded weights its step sees "
-            "tensors of which each process has a part. Arithmetic element by element is right; reshaping, indexing and "
-            "states that are made from a shape alone can raise errors",
-            "make states with torch.zeros_like(p), and compare the losses of a few steps with those of one process",
-        )
+        yield OfShardedWeights(record.node, OnShards.OWN_OPTIMIZER, text(unit, record.node.func))
 
 
-def _mixed(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[Finding]:
+def _mixed(weights: ShardedWeights, unit: Unit, call: cst.Call) -> Iterator[OfShardedWeights]:
     """``zip(ema.parameters(), model.parameters())``, where one of the two is not prepared."""
     models = [model for arg in call.args for model in weights.listed(unit, arg.value)[:1]]
     wholes = [whole(weights.state, model) for model in models]
     sharded = [m for m in wholes if m in weights.stands and weights.sharded(unit, call, m)]
     kept = [arg.value for arg, m in zip(call.args, wholes, strict=False) if m not in weights.stands]
     if len(models) == len(call.args) > 1 and sharded and kept:
-        yield _found(
-            call,
-            f"`{text(unit, kept[0])}` are whole on each process, and the weights beside them are sharded: arithmetic "
-            "between the two raises an error",
-            "prepare that model, too, right after the other: model = accelerator.prepare(model) shards both alike",
-        )
+        yield OfShardedWeights(call, OnShards.MIXED_WEIGHTS, text(unit, kept[0]))
 
 
-def _by_index(weights: ShardedWeights, unit: Unit, node: cst.Subscript) -> Iterator[Finding]:
+def _by_index(weights: ShardedWeights, unit: Unit, node: cst.Subscript) -> Iterator[OfShardedWeights]:
     """``model.embedding.weight[0]``, read or written."""
     if weights.of(unit, node.value) is None:
         return
     above = unit.names.parents.get(node)
     if isinstance(above, (cst.AssignTarget, cst.AugAssign)) and getattr(above, "target", None) is node:
-        yield _found(
-            node,
-            f"`{text(unit, node)}` writes to a part of a weight, which raises an error with sharded weights",
-            "do this in the forward pass of the model, or before accelerator.prepare",
-        )
+        yield OfShardedWeights(node, OnShards.WRITTEN_PART, text(unit, node))
     else:
-        yield _found(
-            node,
-            f"`{text(unit, node)}` reads a part of a weight: with sharded weights all processes must come here, and "
-            "the result cannot be combined with plain tensors",
-            _STATE,
-        )
+        yield OfShardedWeights(node, OnShards.READ_PART, text(unit, node))
 
 
-def _shared(weights: ShardedWeights, unit: Unit, node: cst.Assign) -> Iterator[Finding]:
+def _shared(weights: ShardedWeights, unit: Unit, node: cst.Assign) -> Iterator[OfShardedWeights]:
     """``model.head.weight = model.embedding.weight`` after prepare."""
     for target in (one.target for one in node.targets):
         if isinstance(target, cst.Attribute) and isinstance(node.value, cst.Attribute):
             held = origins(weights.state.values.get(target.value), Role.MODEL)
             into = any(weights.sharded(unit, node, model) for model in held)
             if into and weights.of(unit, node.value) is not None:
-                yield _found(
-                    node,
-                    f"`{text(unit, target)}` becomes the same parameter as `{text(unit, node.value)}` after the model "
-                    "is prepared, which raises an error with sharded weights",
-                    "share the parameter before accelerator.prepare",
-                )
+                yield OfShardedWeights(node, OnShards.SHARED_PARAMETER, text(unit, target), text(unit, node.value))
 
 
-def _penalty(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[Finding]:
+def _penalty(weights: ShardedWeights, unit: Unit, record: CallRecord) -> Iterator[OfShardedWeights]:
     """``loss + 0.01 * sum(p.pow(2).sum() for p in model.parameters())``."""
     operand = backward_operand(record)
     nodes = list(nodes_behind(unit.names, operand)) if operand is not None else []
     for node, _ in weights.within(unit, iter(nodes)):
-        yield _found(
-            node,
-            "this loss has a term of the weights themselves. With sharded weights it cannot be added to the loss of "
-            "the batch: the backward pass raises an error",
-            "for a squared norm use the optimizer's weight_decay; any other term can be a loss of its own, with a "
-            "backward pass of its own",
-        )
+        yield OfShardedWeights(node, OnShards.WEIGHT_PENALTY)
         return
 
 
 def _lists_sharded(weights: ShardedWeights, unit: Unit, node: cst.CSTNode) -> bool:
     return any(weights.sharded(unit, node, model) for model in weights.listed(unit, node))
-
-
-def _found(node: cst.CSTNode, message: str, remedy: str) -> Finding:
-    return Finding(_ID, node, message, remedy, Severity.REVIEW)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import ListedBatches
 from ...facts.roles import Role
-from ...findings import Finding, Severity
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.values import State, Unit, origins
@@ -38,19 +39,12 @@ def drained(state: State, unit: Unit, loop: cst.CSTNode) -> cst.Call | None:
     return None
 
 
-def kept_batches(state: State, unit: Unit, training: Training) -> Iterator[Finding]:
+def kept_batches(state: State, unit: Unit, training: Training) -> Iterator[Reason]:
     """A finding for each training loop of a module that goes through such a list."""
     for loop in training.train_loops:
         call = drained(state, unit, loop) if loop in unit.names.parents else None
         if call is not None:
-            yield Finding(
-                "kept-batches",
-                call,
-                "all batches are read into a list before the first one is used: the accelerator can only split batches "
-                "that it yields itself",
-                "iterate over the loader in every epoch (a TensorDataset also keeps its data in memory)",
-                Severity.BLOCKED,
-            )
+            yield ListedBatches(call)
 
 
 def kept_generators(state: State, reach: Reach) -> Iterator[cst.Call]:

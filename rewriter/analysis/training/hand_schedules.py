@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterator
 import libcst as cst
 
 from ...facts.module import Count
+from ...facts.reasons import Reason
+from ...facts.reasons.batches import EarlyHorizon
 from ...facts.roles import Role
-from ...findings import Finding
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit, origins
 from ..syntax.definitions import bindings_value
@@ -39,7 +40,7 @@ def early_horizons(
     training: Training,
     shared: Collection[cst.CSTNode],
     is_early: Callable[[cst.Call], bool],
-) -> Iterator[Finding]:
+) -> Iterator[Reason]:
     """
     Learning rates that divide a count of steps by a total that is made of the length of a loader, asked for in this
     module before the loader is prepared: ``1 - step / (epochs * len(loader))``.
@@ -65,16 +66,9 @@ def early_horizons(
                 yield _early_horizon(unit, length, where, counted[0])
 
 
-def _early_horizon(unit: Unit, length: cst.Call, where: Unit, counted: cst.CSTNode) -> Finding:
+def _early_horizon(unit: Unit, length: cst.Call, where: Unit, counted: cst.CSTNode) -> Reason:
     asked, count = unit.names.module.code_for_node(length), where.names.module.code_for_node(counted)
-    return Finding(
-        "early-length",
-        length,
-        f"the learning rate is computed from `{count}`, the steps of one process, divided by a total made of `{asked}` "
-        "from before the loader is prepared: on N processes an epoch has N times fewer steps, so the rate changes N "
-        "times too slowly",
-        f"ask for {asked} after the loader is prepared",
-    )
+    return EarlyHorizon(length, count, asked)
 
 
 def _rates(reach: Reach) -> list[tuple[Unit, cst.Assign | cst.AugAssign]]:

@@ -156,7 +156,7 @@ def _data_in(state: State, slot: Slot | None) -> Iterator[Thing]:
             yield thing
 
 
-def has_workers(loader: CallRecord, state: State) -> bool:
-    """Whether a loader certainly has workers."""
-    counts = constants_of(state).argument(loader.unit, loader.node, "num_workers", 5)
+def has_workers(loader: CallRecord, state: State, usual: bool = False) -> bool:
+    """Whether a loader certainly has workers; ``usual``: in a run whose command line gives no options."""
+    counts = constants_of(state, usual).argument(loader.unit, loader.node, "num_workers", 5)
     return bool(counts) and all(isinstance(count, int) and count > 0 for count in counts or ())

@@ -65,7 +65,7 @@ def find(state: State, reach: Reach) -> Training:
         if unit is None or not loaders or reach_code(unit, loop) not in reach.reachable:
             continue
         body = _body(loop, unit)
-        if _works(reach, unit, body, working):
+        if _works(reach, body, working):
             found.train_loops[loop] = None
         elif any(node in found.forwards for node in reach.runs(body, unit)):
             found.eval_loops[loop] = None
@@ -218,7 +218,7 @@ def _body(loop: cst.CSTNode, unit: Unit) -> cst.CSTNode:
     return next((a for a in unit.names.ancestors(loop) if isinstance(a, cst.BaseComp)), loop)
 
 
-def _works(reach: Reach, unit: Unit, body: cst.CSTNode, working: set[cst.Call]) -> bool:
+def _works(reach: Reach, body: cst.CSTNode, working: set[cst.Call]) -> bool:
     """Whether a loop's body trains. A helper that is called without its optimizer does not, though it could."""
     codes = {reach.function_of(call) for call in working}
     for node in descendants(body):
@@ -327,7 +327,7 @@ def _classify(state: State, record: CallRecord, found: Training) -> None:
         found.forwards[record.node] = model
 
 
-def is_loss(state: State, training: Training, record: CallRecord, reach: Reach) -> tuple[bool, str]:
+def is_loss(state: State, record: CallRecord) -> tuple[bool, str]:
     """Whether the receiver of a ``.backward()`` is a training loss, and on what evidence."""
     if record.receiver is not None and outside_name(record) == "torch.autograd.backward":
         given = members(state, record.first) if record.first is not None else Slot()

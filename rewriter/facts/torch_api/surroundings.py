@@ -216,6 +216,12 @@ def written_path(name: str) -> int | None:
     return found.path if found is not None else None
 
 
+def writes_picture(name: str) -> bool:
+    """Whether a call writes a picture, for somebody to look at."""
+    found = transfer(name, outside.Write)
+    return found is not None and found.picture
+
+
 def written_data(name: str) -> int | None:
     """The position of what a call writes as it is, with all that is in it: ``pickle.dump``."""
     found = transfer(name, outside.Write)

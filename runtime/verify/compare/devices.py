@@ -8,6 +8,8 @@ from ..exact.pretended import MixedDevices, NotOnHost
 from ..traces import RunTrace
 from ..verdict import Outcome, Promise
 
+CPU_BATCH = "batch"
+"""The figure of the promise where the batch in hand is on the CPU."""
 _KINDS = (MixedDevices.__name__, NotOnHost.__name__)
 
 
@@ -32,7 +34,11 @@ def devices(migrated: RunTrace, original: RunTrace | None) -> Promise:
         return _promise(Outcome.UNTESTABLE, f"the script does not run on a pretended accelerator: {_line(what)}")
     if original is not None and original.main.error is not None:
         return _promise(Outcome.UNTESTABLE, f"the original also fails there, at {original.main.error['at']}")
-    return replace(_promise(Outcome.BROKEN, f"{error['at']}: {_line(error['message'])}"), at=error["at"])
+    found = replace(_promise(Outcome.BROKEN, f"{error['at']}: {_line(error['message'])}"), at=error["at"])
+    batch = next(reversed(migrated.main.of("batch")), None)
+    if batch is None or batch.get("on", True) or not batch.get("at"):
+        return found
+    return replace(found, at=batch["at"], figure=CPU_BATCH)
 
 
 def _line(text: str) -> str:

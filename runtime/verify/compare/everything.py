@@ -83,6 +83,8 @@ def _one(about: About, id: str, check: Callable[[About], Promise], fails: bool) 
         return about.untestable(id, about.by_nature())
     if id == "samples" and about.by_nature():
         return about.untestable(id, about.by_nature())
+    if id in ("numbers", "files") and promise.at and (other := samples.evaluated(about)) is not None:
+        return replace(promise, origin=other[0], cause=other[1])
     return promise
 
 

@@ -186,3 +186,34 @@ def _read(node: ast.AST) -> list[str]:
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     names.sort(key=lambda n: (n.lineno, n.col_offset))
     return list(dict.fromkeys(n.id for n in names if id(n) not in called))
+
+
+_CALLS = re.compile(r"(?:^|\.)(?:(save\w*)|(load|load_state|load_file|read_\w+)|(wait_for_everyone))$")
+
+
+def prepared_at(text: str) -> int | None:
+    """The first line of a file that gives something to the accelerator's `prepare`."""
+    calls = (node for node in _calls(text) if ast.unparse(node.func).endswith(".prepare"))
+    return next((node.lineno for node in calls), None)
+
+
+def read_unwaited(text: str, line: int) -> int | None:
+    """The last line above a line that reads a file after something was saved, and no process has waited in between."""
+    found, saved = None, False
+    for node in _calls(text):
+        known = _CALLS.search(ast.unparse(node.func))
+        if known is None or node.lineno > line:
+            continue
+        if known[2] and saved:
+            found = node.lineno
+        saved = bool(known[1]) or (saved and not known[3])
+    return found
+
+
+def _calls(text: str) -> list[ast.Call]:
+    """The calls of a file by their lines."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return sorted((n for n in ast.walk(tree) if isinstance(n, ast.Call)), key=lambda n: (n.lineno, n.col_offset))

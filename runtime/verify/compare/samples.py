@@ -30,6 +30,35 @@ def samples(about: About) -> Promise:
     return about.held("samples", f"{sum(map(Counter.total, wanted[:made]))} rows")
 
 
+def evaluated(about: About) -> tuple[str, str] | None:
+    """
+    The first pass without training whose rows are others than the original's: the line of its loop, and what is said.
+
+    Every process may go through all rows there, or all of them together.
+    """
+    wanted, *per_rank = (_evaluations(rank) for rank in (about.original.main, *about.migrated.ranks))
+    if not about.original.sound or not about.migrated.sound or any(len(one) != len(wanted) for one in per_rank):
+        return None
+    for (rows, _), *shares in zip(wanted, *per_rank, strict=True):
+        found = sum((share for share, _ in shares), Rows())
+        if found != rows and any(share != rows for share, _ in shares):
+            counts = f": it reads {found.total()} here, and the original's {rows.total()}"
+            said = "the rows of this loop are not the original's (a sampler, `drop_last`, a loop that ends early)"
+            return shares[0][1], f"{said}{counts if found.total() != rows.total() else ''}"
+    return None
+
+
+def _evaluations(rank: RankTrace) -> list[tuple[Rows, str]]:
+    """The rows of each pass in which nothing is trained, and the line of its loop."""
+    training = rank.training_passes()
+    found: dict[int, tuple[Rows, str]] = {}
+    for event in rank.of("batch"):
+        if event["p"] not in training:
+            rows, _ = found.setdefault(event["p"], (Counter(), event.get("at", "")))
+            rows.update(event["rows"][: event["valid"]])
+    return list(found.values())
+
+
 def together(trace: RunTrace) -> list[Rows]:
     """The rows that all processes use at each optimizer step; of several, also those that a sampler repeats."""
     shares = zip_longest(*(by_step(rank, trace.size > 1) for rank in trace.ranks), fillvalue=Rows())

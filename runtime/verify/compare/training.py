@@ -12,6 +12,11 @@ from .tolerances import About, apart, shown
 
 _FACTORS = {1 / n: f"1/{n} of" for n in range(2, 65)} | {float(n): f"{n} times" for n in range(2, 65)}
 
+BEFORE = "before the first step"
+ALIKE = "though their gradients are equal"
+UNLIKE = "its gradients are not averaged"
+"""What is known of weights that differ."""
+
 
 def steps(about: About) -> Promise:
     """As many optimizer steps, of each optimizer, on every process."""
@@ -153,6 +158,9 @@ def weights(about: About) -> Promise:
     names: dict[int, list[str]] = {}
     for number, a, b in pairs(about):
         names.setdefault(a["o"], a.get("names") or [])
+        if a.get("first") and b.get("first") and (found := _begun(about, a, b)):
+            at = _backward(about.migrated.main, number)
+            return about.broken("weights", found[1], step=number, figure=found[0], at=at)
         if about.alone and a["h"] == b["h"]:
             continue
         distance = _distance(a, b)
@@ -167,6 +175,16 @@ def weights(about: About) -> Promise:
     if not about.migrated.main.of("step"):
         return about.broken("weights", "the migrated script makes no optimizer step", step=1, figure="steps")
     return about.held("weights", agreement(about, worst))
+
+
+def _begun(about: About, a: Event, b: Event) -> tuple[str, str] | None:
+    """The first weights of an optimizer, where they are others than the original's: the weight, and what is said."""
+    one, other = a["first"], b["first"]
+    distance = 0.0 if one["h"] == other["h"] else _distance(one, other)
+    if distance <= about.tolerance and not (about.alone and one["h"] != other["h"]):
+        return None
+    name = _first_name(one, other, a.get("names") or [], about.tolerance)
+    return name, f"{name} differs {BEFORE}; all weights are apart by {distance:.1e} of their norm"
 
 
 def _distance(a: Event, b: Event) -> float:
@@ -215,20 +233,29 @@ def rates(about: About) -> Promise:
     """Learning rates of all groups at every step, and at the end."""
     if not about.original.main.of("step"):
         return about.untestable("rates", "the original makes no optimizer step")
-    rows = [(number, a["lr"], b["lr"]) for number, a, b in pairs(about)]
-    steps = about.migrated.main.of("step")
-    ends = [rank.end for rank in (about.original.main, about.migrated.main)]
-    if ends[0] and ends[1] and about.original.sound and about.migrated.sound:
-        rows.append((len(rows), flat(ends[0]["lr"]), flat(ends[1]["lr"])))
+    found = [one for rank in about.migrated.ranks if (one := _other_rates(about, rank)) is not None]
+    if not found:
+        return about.held("rates")
+    number, text, at = min(found, key=lambda one: one[0])
+    return about.broken("rates", text, step=number, figure="learning rate", at=at)
+
+
+def _other_rates(about: About, rank: RankTrace) -> tuple[int, str, str] | None:
+    """Where a process first trains at other rates than the original: the step, what is said, and the line."""
+    partner, steps = about.partner(rank), rank.of("step")
+    both = zip(partner.of("step"), steps, strict=False)
+    rows = [(number, a["lr"], b["lr"]) for number, (a, b) in enumerate(both, 1)]
+    if partner.end and rank.end and about.original.sound and about.migrated.sound:
+        rows.append((len(rows), flat(partner.end["lr"]), flat(rank.end["lr"])))
     for number, a, b in rows:
         different = len(a) != len(b) or any(
             apart(x, y) > (0.0 if about.alone else 1e-6) for x, y in zip(a, b, strict=True)
         )
         if different:
-            text = f"learning rate {', '.join(map(shown, b))}, the original's is {', '.join(map(shown, a))}"
-            at = steps[number - 1].get("at", "") if number else ""
-            return about.broken("rates", text, step=number, figure="learning rate", at=at)
-    return about.held("rates")
+            whose = f" on process {rank.rank}" if rank.rank else ""
+            text = f"learning rate {', '.join(map(shown, b))}{whose}, the original's is {', '.join(map(shown, a))}"
+            return number, text, steps[number - 1].get("at", "") if number else ""
+    return None
 
 
 def flat(groups: list[list[float]]) -> list[float]:
@@ -242,8 +269,8 @@ def ranks(about: About) -> Promise:
     if found is not None and about.by_hand and _unlike(about.original) is not None:
         return about.untestable("ranks", "the original's processes do not hold the same weights either")
     if found is not None:
-        number, rank, name = found
-        text = f"{name} differs between process {rank} and process 0: its gradients are not averaged"
+        number, rank, name, why = found
+        text = f"{name} differs between process {rank} and process 0{why}"
         at = _backward(about.migrated.main, number)
         return about.broken("ranks", text, step=number, figure=name, at=at)
     if not about.migrated.main.of("step"):
@@ -251,13 +278,19 @@ def ranks(about: About) -> Promise:
     return about.held("ranks", "bit for bit")
 
 
-def _unlike(trace: RunTrace) -> tuple[int, int, str] | None:
-    """The first step after which a process has other weights than the first one: step, rank, parameter."""
+def _unlike(trace: RunTrace) -> tuple[int, int, str, str] | None:
+    """The first step after which a process has other weights than the first one: step, rank, parameter, and what is
+    known of the reason."""
     names: dict[int, list[str]] = {}
     for number, events in enumerate(zip(*(rank.of("step") for rank in trace.ranks), strict=False), 1):
         first = events[0]
-        names.setdefault(first["o"], first.get("names") or [])
+        own = names.setdefault(first["o"], first.get("names") or [])
         for rank, other in enumerate(events):
+            begun = first.get("first"), other.get("first")
+            if begun[0] and begun[1] and begun[0]["h"] != begun[1]["h"]:
+                return number, rank, _first_name(*begun, own, 0.0), f" {BEFORE}"
             if other["h"] != first["h"]:
-                return number, rank, _first_name(first, other, names[first["o"]], 0.0)
+                averaged = apart(other["gn"], first["gn"]) == 0.0
+                why = f", {ALIKE}" if averaged else f": {UNLIKE}"
+                return number, rank, _first_name(first, other, own, 0.0), why
     return None

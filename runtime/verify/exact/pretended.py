@@ -68,6 +68,11 @@ def _pretended(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and getattr(value, _MARK, False)
 
 
+def there(value: Any) -> bool:
+    """Whether something is a tensor on the pretended device."""
+    return _pretended(value)
+
+
 def mark(value: Any, there: bool = True) -> Any:
     """Say of every tensor of a tree that it is on the pretended device, or not."""
     for tensor in _tensors((value,)):

@@ -12,8 +12,9 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
+from ..exact import pretended
 from .recorder import Recorder
-from .rows import row_hashes
+from .rows import leaves, row_hashes
 
 _ROWS = "_rows_at_most"
 
@@ -52,11 +53,13 @@ class Loaders:
     Args:
         recorder: of the trace.
         double: hand out floating point numbers in float64.
+        pretend: an accelerator is pretended, and a batch may be on it.
     """
 
-    def __init__(self, recorder: Recorder, double: bool) -> None:
+    def __init__(self, recorder: Recorder, double: bool, pretend: bool = False) -> None:
         self.recorder = recorder
         self.double = double
+        self.pretend = pretend
         self.hand = InHand()
         self._passes = 0
         self._depth = 0
@@ -111,7 +114,9 @@ class Loaders:
         self.hand.number, self.hand.by_hand = self.hand.number + 1, False
         self.hand.rows, self.hand.before, self.hand.total = len(rows), before, total
         self.recorder.current = number
-        self.recorder.write("batch", p=number, l=loader, rows=rows, valid=valid, at=self.recorder.line())
+        where = self.recorder.line()
+        more = {"on": any(map(pretended.there, leaves(batch)))} if self.pretend else {}
+        self.recorder.write("batch", p=number, l=loader, rows=rows, valid=valid, at=where, **more)
 
     def _share(self, batches: Any, rows: int) -> tuple[int, int, int]:
         """Rows that are no duplicates, rows on the processes before, and rows on all of them."""

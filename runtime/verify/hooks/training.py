@@ -78,6 +78,7 @@ class Steps:
         self.optimizers: list[Optimizer] = []
         self._gradient = 0.0
         self._rates: list[float] = []
+        self._first: dict[str, Any] = {}
         self._inside = 0
 
     def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -88,6 +89,8 @@ class Steps:
         with torch.no_grad():
             self._gradient = norm([whole_of(p.grad) for p in parameters_of(optimizer) if p.grad is not None])
         self._rates = rates_of(optimizer)
+        if id(optimizer) not in self._order:
+            self._first = _weights(optimizer)
 
     def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         """Parameters after the step. Ends the run when it has gone on for too long."""
@@ -104,28 +107,34 @@ class Steps:
             raise Ended
 
     def _record(self, optimizer: Optimizer, index: int, made: int, first: bool) -> None:
-        with torch.no_grad():
-            parameters = [whole_of(p.detach()) for p in parameters_of(optimizer)]  # of sharded ones, on all ranks
-            hashes = [digest(p) for p in parameters]
-            each = parameters[:_MOST_PARAMETERS]
-            sketches = [sketch(p) for p in parameters]
-            fields: dict[str, Any] = {
-                "o": index,
-                "k": made,
-                "lr": self._rates,
-                "gn": self._gradient,
-                "w": norm(parameters),
-                "h": together(hashes),
-                "s": torch.stack(sketches).sum(0).tolist() if sketches else [],
-                "ps": [s.tolist() for s in sketches[:_MOST_PARAMETERS]],
-                "pw": [norm([p]) for p in each],
-                "p": self._recorder.current,
-                "at": self._recorder.line(),
-            }
+        fields: dict[str, Any] = {
+            "o": index,
+            "k": made,
+            "lr": self._rates,
+            "gn": self._gradient,
+            **_weights(optimizer),
+            "p": self._recorder.current,
+            "at": self._recorder.line(),
+        }
         if first:
             fields["cls"] = _kind(optimizer)
+            fields["first"] = self._first
             fields["names"] = names_of(parameters_of(optimizer)[:_MOST_PARAMETERS])
         self._recorder.write("step", **fields)
+
+
+def _weights(optimizer: Optimizer) -> dict[str, Any]:
+    """Figures of the parameters as they are now; of sharded ones, on all ranks."""
+    with torch.no_grad():
+        parameters = [whole_of(p.detach()) for p in parameters_of(optimizer)]
+        sketches = [sketch(p) for p in parameters]
+        return {
+            "w": norm(parameters),
+            "h": together([digest(p) for p in parameters]),
+            "s": torch.stack(sketches).sum(0).tolist() if sketches else [],
+            "ps": [s.tolist() for s in sketches[:_MOST_PARAMETERS]],
+            "pw": [norm([p]) for p in parameters[:_MOST_PARAMETERS]],
+        }
 
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:

@@ -110,6 +110,9 @@ def test_a_line_of_a_notebook_is_named_as_a_finding_names_it(explain: Explain) -
     [
         ("calm.py:3", "calm.py:3: nothing is said of this line, `from torch.utils.data import"),
         ("calm.py:4", "calm.py:4: nothing is said of this line. Something is said of lines 10, "),
+        ("calm.py:99:2", "calm.py:99: the file has no such line: it has 18."),
+        ("calm.py", "--explain: `calm.py` names no line of the file. Name one: --explain calm.py:12."),
+        ("calm.py:9-12", "--explain: `calm.py:9-12` names no line of the file. Name one: --explain calm.py:12."),
         ("calm.py:99", "calm.py:99: the file has no such line: it has 18."),
         ("gone.py:1", "gone.py: there is no such file"),
         ("quiet.py:1", "quiet.py: nothing is said of this file"),
@@ -119,6 +122,12 @@ def test_a_line_of_which_nothing_is_said_is_an_error(explain: Explain, place: st
     Path("quiet.py").write_text("x = 1\n")
     status, out, err = explain(place)
     assert (status, out) == (FAILED, "") and answer in err
+
+
+def test_lines_that_are_not_named_are_counted(explain: Explain) -> None:
+    shown = "".join(f"print({number})\n" for number in range(9))
+    Path("long.py").write_text(CALM + SCRIPT + shown)
+    assert "Something is said of lines 10, 14, 17, 19, 20, 21, 22, 23 and 4 other lines." in explain("long.py:4")[2]
 
 
 def test_what_changes_at_run_time_is_said_of_its_line(explain: Explain) -> None:

@@ -319,7 +319,7 @@ BAD: list[tuple[str, Callable[[], str], str]] = [
     (
         "undecodable bytes",
         lambda: str(_write("bad.py", TRAINS + b"#\xe9\n")),
-        "bad.py:13: byte 0xe9 is not utf-8 text.",
+        "bad.py:13: byte 0xe9 is not utf-8 text, so that Python cannot read this file either.",
     ),
     (
         "a syntax error",
@@ -545,12 +545,24 @@ def test_what_a_blocked_run_may_be_told_is_a_command_to_copy(migrate: Migrate) -
     assert "If it is so: migrate --assume loader=rows a.py" in lines
 
 
+def test_a_hook_names_the_file_of_which_something_may_be_said(migrate: Migrate) -> None:
+    text = "import torch\nimport odd\nmodel = torch.nn.Linear(4, 1)\n"
+    text += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nrows = odd.rows()\nfor x in rows:\n"
+    _write("blocked.py", f"{text}    odd.score(model, x).backward()\n    optimizer.step()\n".encode())
+    free = text.replace("import odd", "from torch.utils.data import DataLoader").replace(
+        "odd.rows()", "DataLoader([1])"
+    )
+    _write("free.py", f"{free}    model(x).mean().backward()\n    optimizer.step()\n".encode())
+    lines = migrate("--hook", "--check", "blocked.py", "free.py").err.splitlines()
+    assert "If it is so: migrate --hook --assume loader=rows blocked.py" in lines
+
+
 def test_several_ids_are_explained(migrate: Migrate) -> None:
     for given in (["once", "set-order"], ["once,set-order"]):
         out = migrate("--explain", *given).out.decode()
         assert out.startswith("once\n\n") and "\n\n\nset-order\n\n" in out
-    answer = migrate("--explain", "once", "train.py")
-    assert answer.status == 3 and "no rule or finding 'train.py'" in answer.err
+    answer = migrate("--explain", "once", "train")
+    assert answer.status == 3 and "no rule or finding 'train'" in answer.err
 
 
 def test_all_ids_are_listed_where_none_is_given(migrate: Migrate) -> None:
@@ -754,6 +766,18 @@ def test_options_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
+    ("words", "at"),
+    [("tra", 1), ("--html pag", 2), ("--explain train.p", 2), ("--python /usr/bin/py", 2), ("-w a b", 3)],
+)
+def test_the_shell_completes_files(migrate: Migrate, monkeypatch: pytest.MonkeyPatch, words: str, at: int) -> None:
+    """With the completion of options switched on, it completed no file any more."""
+    monkeypatch.setenv("_MIGRATE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"migrate {words}")
+    monkeypatch.setenv("COMP_CWORD", str(at))
+    assert migrate().out.decode() == f"file,{words.rpartition(' ')[2]}\n"
+
+
+@pytest.mark.parametrize(
     ("words", "completed"),
     [
         ("--explain local-d", ["local-decision"]),
@@ -761,6 +785,7 @@ def test_options_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch
         ("--explain missing-set", ["missing-set-epoch"]),
         ("--select backward,autoc", ["backward,autocast"]),
         ("--ignore seed-d", ["seed-differs"]),
+        ("--assume lo", ["loader=", "loss=", "local="]),
     ],
 )
 def test_ids_are_completed(migrate: Migrate, monkeypatch: pytest.MonkeyPatch, words: str, completed: list[str]) -> None:

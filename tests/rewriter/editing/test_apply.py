@@ -307,3 +307,20 @@ def test_one_more_argument_follows_the_calls_own_style(before: str, after: str) 
     call = cst.parse_expression(before)
     assert isinstance(call, cst.Call)
     assert cst.Module([]).code_for_node(with_keyword(call, "k", cst.Name("v"))) == after
+
+
+BEFORE_A_FUNCTION = {
+    "after a plain line": ("a = 1\n\n\ndef f():\n    pass\n", "a = 1\nnew = 2\n\n\ndef f():\n    pass\n"),
+    "after another function": (
+        "def e():\n    pass\n\n\n# of f\ndef f():\n    pass\n",
+        "def e():\n    pass\n\n\nnew = 2\n\n\n# of f\ndef f():\n    pass\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), BEFORE_A_FUNCTION.values(), ids=BEFORE_A_FUNCTION)
+def test_what_is_inserted_before_a_function_leaves_it_its_blank_lines(text: str, expected: str) -> None:
+    """A line between the blank lines and ``def`` stood as if it belonged to the function."""
+    tree = cst.parse_module(text)
+    edit = InsertBefore("rule", tree.body[-1], "new = 2", reason="")
+    assert apply(tree, resolve(tree).parents, [edit])[0].code == expected

@@ -464,6 +464,19 @@ def test_a_tracker_that_is_ended_after_a_picture_of_the_model_is_refused(made: s
     assert file.changed and not file.blocked
 
 
+def test_a_cell_that_is_to_be_moved_is_moved_with_those_that_it_needs() -> None:
+    """Alone it would end in a NameError."""
+    picture = "plt.plot(model(torch.ones(1, 1)).tolist())"
+    written, helps = "print(form(optimizer.param_groups))", "def form(groups):\n    return str(pick(groups))"
+    cells = (PLT, IMPORTS, BUILD, LOOP, picture, "def pick(groups):\n    return groups[0]", helps, written)
+    (found,) = [d for d in _migrated(*cells).diagnoses if d.severity.value == "blocked"]
+    assert found.remedy.startswith("Move this cell, with cells 6, 7, before cell 5. If what it reads is data: ")
+    shown = "drawn = plt.plot(model(torch.ones(1, 1)).tolist())"
+    file = _migrated(PLT, IMPORTS, BUILD, LOOP, shown, "print(optimizer.param_groups, drawn)")
+    (found,) = [d for d in file.diagnoses if d.severity.value == "blocked"]
+    assert "Move this cell" not in found.remedy
+
+
 @pytest.mark.hazard("U34")
 def test_cells_after_the_training_that_cannot_be_part_of_it_are_run_by_the_notebook() -> None:
     """The picture is one of a function that reads what another cell has found with the model."""
@@ -525,6 +538,20 @@ def test_the_notebook_uses_the_model_where_it_was() -> None:
     file = _migrated(PLT, placed, moved, "plt.plot(model(torch.ones(1, 1).cuda()).tolist())")
     assert not file.changed
     assert [d.message for d in file.diagnoses] == ["it needs the trained model on a GPU of its own"]
+
+
+def test_a_model_of_a_later_cell_may_be_on_a_gpu_of_its_own() -> None:
+    """It is loaded from the file: the notebook was refused, because the accelerator reached the later cell."""
+    device = "device = torch.device('cuda')\n"
+    placed = device + BUILD.replace("nn.Linear(1, 1)", "nn.Linear(1, 1).to(device)")
+    trained = f"{placed}\n{LOOP.replace('model(x)', 'model(x.to(device))')}\ntorch.save(model.state_dict(), 'net.pth')"
+    later = "def infer(path):\n    net = nn.Linear(1, 1)\n    net.load_state_dict(torch.load(path))\n    net.cuda()\n"
+    later += "    rows = torch.ones(1, 1).cuda()\n    print(net(rows))\n    torch.jit.trace(net, rows).save('net.pt')"
+    file = _migrated(IMPORTS, trained, later, "infer('net.pth')")
+    assert not file.blocked and _cells(file.after)[2:] == [later, "infer('net.pth')"]
+    again = read_notebook(file.after, Path("nb.ipynb"))
+    second = plan_notebook(again, (), CATALOGUE, Config()).result().files[0]
+    assert not second.changed and second.diagnoses == ()
 
 
 NET = (

@@ -167,3 +167,68 @@ def test_an_optimizer_that_makes_another_is_prepared_alone(last: str, trained_pr
     after, findings = trained_project(train=TOP + text)
     assert "net, optimizer, loader = accelerator.prepare(" in after["train"] and findings == []
     assert "self.inner = kind(self.param_groups, **options)" in after["train"]
+
+
+OWN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import data
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 2)
+        self.chosen = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def init(layer):
+    if isinstance(layer, nn.Linear):
+        nn.init.normal_(layer.weight)
+
+
+def fit(one, two, loader, device):
+    for x, y in loader:
+        for net in (one, two):
+            loss = nn.functional.cross_entropy(net(x.to(device)), y.to(device))
+            net.chosen.zero_grad()
+            loss.backward()
+        one.chosen.step()
+        two.chosen.step()
+
+
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tail = nn.Linear(8, 2)
+        self.chosen = torch.optim.Adam(self.parameters())
+
+    def forward(self, x):
+        return self.tail(x)
+
+
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(data, batch_size=8)
+    one = Net().to(device)
+    one.apply(init)
+    two = Other().to(device)
+    two.apply(init)
+    fit(one, two, loader, device)
+
+
+main()
+"""
+
+
+def test_a_model_that_builds_its_optimizer_is_prepared_where_it_is_made(trained_project: TrainedProject) -> None:
+    """It was prepared in its constructor: weights that were drawn anew after that differed, and it was refused."""
+    after, findings = trained_project(train=OWN)
+    assert findings == []
+    assert "prepare(self" not in after["train"] and "def __init__(self):" in after["train"]
+    names = "one, two, one.chosen, two.chosen, loader"
+    assert f"    two.apply(init)\n    {names} = accelerator.prepare(" in after["train"]

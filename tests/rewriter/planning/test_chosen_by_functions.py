@@ -208,6 +208,20 @@ def test_what_is_printed_before_the_condition_for_the_cpu_is_known() -> None:
     assert told.endswith("because it knows its rank only once the accelerator is created, with `cpu=args.plain`")
 
 
+def test_what_is_in_a_block_that_runs_too_early_is_named_with_it() -> None:
+    """Who guards the block guards what is in it: one cause was told at each line of it."""
+    block = (
+        '    print("asks for the rows")\n    if not os.path.exists("rows.txt"):\n        print("makes the rows")\n'
+        '        with open("rows.txt", "w") as file:\n            file.write("1")\n'
+    )
+    first = '    print("reads the options")\n'
+    text = "import os\n" + EARLY.replace(first, first + block)
+    (file,) = migrate([decode(text.encode(), Path("fit.py"))], CATALOGUE, Config(target=Target.ACCELERATE)).files
+    lines = text.split("\n")
+    told = [lines[d.line - 1].strip() for d in file.diagnoses if "knows its rank only once" in d.message]
+    assert sorted(told) == ['if not os.path.exists("rows.txt"):', 'print("asks for the rows")', first.strip()]
+
+
 PICK = """\
 import torch
 

@@ -167,6 +167,33 @@ def test_counts_are_those_of_the_first_line() -> None:
     assert counts == [("blocked", "1"), ("note", "1"), ("safe", "1")]
 
 
+def test_a_finding_is_also_in_the_diff_below_its_line() -> None:
+    lines = [f"line{number}" for number in range(1, 40)]
+    before, after = ("\n".join([*lines, last, ""]) for last in ("b", "c"))
+    (file,) = result(before, after).files
+    found = Diagnosis("calm", Severity.REVIEW, "`x` may differ", "look", 7)
+    text = page(Result((file._replace(diagnoses=(found,)),), 1), ())
+    row = "<tr class='said review'><td colspan='4'><a href='#finding0'><b class='word'>review</b>"
+    sheet = text.partition("<table class='diff'>")[2]
+    assert f"{row} <span class='chip'>calm</span></a><code>x</code> may differ</td></tr>" in sheet
+    assert ">line7</td></tr>" in sheet.partition(row)[0].rpartition("<tr id=")[2]
+    assert ">line20<" not in sheet, "what is around it, and no more"
+
+
+def test_a_hunk_names_the_function_around_it() -> None:
+    before = "def train(x):\n" + "    x = 1\n" * 9 + "    a\n"
+    text = page(result(before, before.replace("    a\n", "    c\n")), ())
+    assert "<td colspan='4'>line 8, in def train</td>" in text
+
+
+def test_a_file_without_edits_is_listed_with_its_findings() -> None:
+    (file,) = result().files
+    stopped = FileResult(file.source, file.source.data, (), file.diagnoses)
+    names = page(Result((stopped,), 1), ()).partition("class='files'")[2].partition("</ul>")[0]
+    assert "<span title='2 findings'>2 findings</span>" in names
+    assert "<span title='1 edit'>1</span>" in page(result(), ())
+
+
 def test_code_in_words_is_code() -> None:
     (file,) = result().files
     found = Diagnosis("local-decision", Severity.BLOCKED, "`x` differs", "write `y`", 1)

@@ -205,7 +205,7 @@ def test_code_to_write_has_lines_of_its_own() -> None:
     assert "\n".join(f"  {line}" for line in lines) in hook_lines(result, [])
     said = "decide as one: `if both():`. Create it first: `import x; x.make()`"
     found = json.loads(json_report(result, [], status=2, written=False))["files"][0]["findings"]
-    assert found[0]["remedy"] == said and f"m. {said}" in workflow_commands(result, [])
+    assert found[0]["remedy"] == said and f"m%0Ahelp: {said}" in workflow_commands(result, [])
 
 
 def test_of_many_lines_some_are_named() -> None:
@@ -662,12 +662,12 @@ def test_github_shows_findings_at_their_lines(tmp_path: Path, monkeypatch: pytes
     one = Diagnosis("once", Severity.REVIEW, "`a` differs", "do it", 1, 1, 2, cause)
     both = _file("a.py", BEFORE, BEFORE, one, one._replace(message="`b` differs", line=2))
     assert workflow_commands(Result((both,), 1), []) == (
-        "::warning file=a.py,line=1,col=1,title=migrate [once]::`a` differs. do it%0AAlso a.py:2\n"
+        "::warning file=a.py,line=1,col=1,title=migrate [once]::`a` differs%0Ahelp: do it%0AAlso a.py:2\n"
     ), "findings of one cause are one, as everywhere"
     assert workflow_commands(Result((_file("a,b.py", BEFORE, AFTER, *found),), 2), [error]) == (
         "::error file=bad.py,line=1,title=migrate::broken. Mend it\n"
         "::error file=a%2Cb.py,line=4,col=2,title=migrate [clip]::50%25, no%0Amore\n"
-        "::warning file=a%2Cb.py,line=5,title=migrate [look]::look. do it%0AAlso a,b.py:7, a,b.py:8, a,b.py:9, "
+        "::warning file=a%2Cb.py,line=5,title=migrate [look]::look%0Ahelp: do it%0AAlso a,b.py:7, a,b.py:8, a,b.py:9, "
         "a,b.py:10, a,b.py:11, a,b.py:12 and 2 other places\n"
         "::warning file=a%2Cb.py,line=5,title=migrate::"
         "1 edit would make this file train on several processes: backward\n"

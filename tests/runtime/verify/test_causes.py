@@ -44,7 +44,55 @@ def test_what_is_broken_on_another_number_of_processes_explains_nothing() -> Non
 def test_other_rows_explain_everything_of_the_training() -> None:
     found = causes(broken("samples", "every process reads all 8 rows: the loader is not sharded"), broken("losses"))
     assert "not given to `accelerator.prepare(...)`" in found[0]
-    assert "other rows" in found[1]
+    assert found[1] == 'it follows from another broken promise, "the same samples"'
+    missing = causes(broken("samples", "16 of its rows are missing", step=2), broken("steps", step=9))
+    assert "a random split, a sampler, `drop_last`" in missing[0]
+    assert missing[1] == 'it follows from another broken promise, "the same samples", from step 2 on'
+
+
+def test_a_process_whose_weights_differ() -> None:
+    weights = broken("ranks", "w differs between process 1 and process 0, though their gradients are equal", step=1)
+    assert "the optimizer's settings differ between processes" in causes(weights)[0]
+    rates = broken("rates", "learning rate 0.2 on process 1, the original's is 0.1", step=1)
+    found = causes(weights, rates, broken("runs", "process 0 ends with DivergenceError", step=5))
+    assert found[0] == 'it follows from another broken promise, "the same rates", from step 1 on'
+    assert found[1].startswith("a process trains at a learning rate of its own")
+    assert found[2] == 'it follows from another broken promise, "the same ranks", from step 1 on'
+    apart = broken("ranks", "w differs between process 1 and process 0: its gradients are not averaged", step=1)
+    assert causes(apart) == ["the model is not given to `accelerator.prepare(...)`"]
+
+
+def test_what_is_wrong_on_one_process_is_no_fault_of_several() -> None:
+    wrong = broken("numbers", "0.4 in 'acc 0.4', the original prints 0.8")
+    (found,) = explained([wrong], lambda _: "", before=[replace(wrong, processes=1)])
+    assert found.cause == ""
+
+
+def test_what_a_file_holds_follows_from_what_is_printed() -> None:
+    wrong = broken("numbers", "0.4 in 'acc 0.4', the original prints 0.8")
+    files = broken("files", "a.json: line 1 is '0.4'", figure="a.json")
+    saved = broken("checkpoints", "a.pt: w differs (norm 3, the original's 4)")
+    found = causes(wrong, files, saved)
+    assert found[1:] == ['it follows from another broken promise, "the same numbers"'] * 2
+
+
+def test_a_file_that_is_read_before_it_is_written() -> None:
+    text = "accelerator.save(model, 'a.pt')\nmodel.load_state_dict(torch.load('a.pt'))\nprint(score)\n"
+    wrong = broken("numbers", at="train.py:3")
+    (found,) = explained([wrong], lambda _: "", lambda _: (text, 3))
+    assert (found.origin, found.origin_code) == ("train.py:2", "model.load_state_dict(torch.load('a.pt'))")
+    assert "call `accelerator.wait_for_everyone()` before the line that reads it" in found.cause
+    waits = text.replace("model.load", "accelerator.wait_for_everyone()\nmodel.load")
+    assert explained([replace(wrong, at="train.py:4")], lambda _: "", lambda _: (waits, 4))[0].origin == ""
+    (fails,) = causes(broken("runs", "process 1 ends with FileNotFoundError at train.py:2"))
+    assert "wait_for_everyone" in fails
+
+
+def test_first_weights_point_to_prepare() -> None:
+    text = "model = accelerator.prepare(model)\nscale(model)\naccelerator.backward(loss)\n"
+    apart = broken("ranks", "w differs between process 1 and process 0 before the first step", step=1, at="train.py:3")
+    (found,) = explained([apart], lambda _: "", lambda _: (text, 3))
+    assert (found.origin, found.origin_code) == ("train.py:1", "model = accelerator.prepare(model)")
 
 
 @pytest.mark.parametrize(
@@ -76,6 +124,7 @@ def test_a_loss_that_is_not_handed_over(code: str, handed: bool) -> None:
         (broken("checkpoints", "a.pt: a wrapper was saved ('module'"), "save `accelerator.get_state_dict(model)`"),
         (broken("waits"), "not all processes come to this line"),
         (broken("devices", processes=1), "give it `device=accelerator.device`"),
+        (broken("devices", processes=1, figure="batch"), "this loader is not given to `accelerator.prepare(...)`"),
     ],
 )
 def test_causes(promise: Promise, words: str) -> None:

@@ -122,8 +122,29 @@ def test_the_first_step_and_the_first_weight_are_named() -> None:
 
 
 def test_ranks_that_differ_are_named() -> None:
-    promise = training.ranks(about(run(TRAINED), run(TRAINED, [batch("a"), loss(1.0), step(1.5)])))
+    promise = training.ranks(about(run(TRAINED), run(TRAINED, [batch("a"), loss(1.0), step(1.5, gradient=2.0)])))
     assert promise.detail == "fc.weight differs between process 1 and process 0: its gradients are not averaged"
+
+
+def test_weights_of_one_process_that_are_no_fault_of_its_gradients() -> None:
+    begun = [{**step(), "first": step(weight)} for weight in (1.0, 1.5)]
+    apart = training.ranks(about(run(TRAINED), run(*([batch("a"), loss(1.0), one] for one in begun))))
+    assert apart.detail == "fc.weight differs between process 1 and process 0 before the first step"
+    changed = training.ranks(about(run(TRAINED), run(TRAINED, [batch("a"), loss(1.0), step(1.5)])))
+    assert changed.detail == "fc.weight differs between process 1 and process 0, though their gradients are equal"
+
+
+def test_first_weights_are_compared_with_the_originals() -> None:
+    first, other = ([loss(1.0), {**step(), "first": step(weight)}] for weight in (1.0, 1.5))
+    promise = training.weights(about(run(first), run(other)))
+    assert (promise.outcome, promise.step, promise.figure) == (Outcome.BROKEN, 1, "fc.weight")
+    assert promise.detail.startswith("fc.weight differs before the first step; all weights are apart by ")
+    assert training.weights(about(run(first), run(first))).outcome is Outcome.HELD
+
+
+def test_the_rates_of_all_processes_are_compared() -> None:
+    promise = training.rates(about(run(TRAINED), run(TRAINED, [batch("a"), loss(1.0), step(lr=0.2)])))
+    assert promise.detail == "learning rate 0.2 on process 1, the original's is 0.1"
 
 
 def test_a_step_too_many_is_found() -> None:
@@ -161,6 +182,28 @@ def test_batches_in_which_no_rows_are_seen_are_not_compared() -> None:
 def test_evaluation_batches_are_no_training_samples() -> None:
     evaluated = [*TRAINED, batch("x", "y", number=2), batch("c", number=3), loss(1.0, 3), step(k=2)]
     assert [sum(rows.values()) for rows in samples.by_step(run(evaluated).main)] == [2, 1]
+
+
+_OTHER = "the rows of this loop are not the original's (a sampler, `drop_last`, a loop that ends early)"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ([["c", "d"]], ""),
+        ([["c"], ["d"]], ""),
+        ([["c", "d"], ["c", "d"]], ""),
+        ([["c"]], f"{_OTHER}: it reads 1 here, and the original's 2"),
+        ([["c"], []], f"{_OTHER}: it reads 1 here, and the original's 2"),
+        ([["c", "x"]], _OTHER),
+    ],
+)
+def test_the_rows_of_an_evaluation(ranks: list[list[str]], words: str) -> None:
+    def evaluated(*rows: str) -> list[Event]:
+        return [*TRAINED, {**batch(*rows, number=2), "at": "train.py:9"}]
+
+    found = samples.evaluated(about(run(evaluated("c", "d")), run(*(evaluated(*rows) for rows in ranks))))
+    assert found == (("train.py:9", words) if words else None)
 
 
 def test_a_sample_read_twice_is_found() -> None:

@@ -59,7 +59,7 @@ def test_what_is_broken_comes_first_with_its_line_and_its_cause() -> None:
         f"BROKEN   2      the same numbers  {LONG}",
         "    --> train.py:60, in the migrated script",
         "    60 | print('Test set', correct)",
-        "    --> train.py:53, where this is computed",
+        "    --> train.py:53, where this comes from",
         "    53 | correct += found",
         "    likely cause: it is computed from the rows of one process: gather it",
         "held     2      the same steps",
@@ -93,6 +93,18 @@ def test_what_is_held_on_several_numbers_of_processes_has_one_row() -> None:
     ]
     said = conclusion(replace(VERDICT, status=0, promises=promises))
     assert said == "HELD (exact mode, CPU): 2 promises on 1 process, 2 promises on 2 processes."
+
+
+def test_what_is_broken_alike_on_several_numbers_of_processes_has_one_row() -> None:
+    alike = {"at": "train.py:9", "code": "x", "cause": "why", "step": 3}
+    one = replace(promise("losses", Outcome.BROKEN, "loss 1", **alike), processes=1)
+    two = promise("losses", Outcome.BROKEN, "loss 1.5", **alike)
+    (row,) = rows([one, two])
+    assert (row.on, row.detail, row.at) == ("1, 2", "step 3: on 1: loss 1; on 2: loss 1.5", "train.py:9")
+    assert rows([one, replace(two, detail="loss 1")])[0].detail == "step 3: loss 1"
+    assert len(rows([one, replace(two, step=4)])) == 2
+    broken = conclusion(Verdict(status=1, mode="exact", device="cpu", promises=(one, two)))
+    assert broken.endswith('First: "the same losses", step 3, train.py:9.')
 
 
 def test_what_cannot_be_tested_for_one_reason_has_one_row() -> None:

@@ -28,7 +28,7 @@ def unlike_parts(
 
     Only what is certain counts: ``[x for row in rows for _ in range(5)]`` beside ``[f(row) for row in rows]``.
     """
-    for own, handed in _handed_out(state, reach, unit, source):
+    for own, handed in _handed_out(reach, unit, source):
         parts = [(element.value, _rows(state, own, element.value)) for element in handed.elements]
         for part, rows in parts:
             for other, fewer in parts:
@@ -43,7 +43,7 @@ def unlike_parts(
     return None
 
 
-def _handed_out(state: State, reach: Reach, unit: Unit, source: cst.BaseExpression) -> Iterator[tuple[Unit, cst.Tuple]]:
+def _handed_out(reach: Reach, unit: Unit, source: cst.BaseExpression) -> Iterator[tuple[Unit, cst.Tuple]]:
     """The tuples that the functions below an expression yield or return as a batch."""
     values = [source, *(plain_values(unit.names, source) if isinstance(source, cst.Name) else ())]
     calls = (node for value in values for node in nodes_in(value, cst.Call))

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from ....facts.module import Gather, HandBatch, ShardCount
+from ....facts.reasons import Reason
+from ....facts.reasons.batches import ShardedBatch, ShownShard
 from ....facts.roles import Role
 from ....facts.torch_api import questions
-from ....findings import Finding, Severity
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import CallRecord, State, Unit, origins
@@ -39,7 +40,7 @@ class ShardedBatches:
     """Expressions that give the rows of one process."""
     gathers: list[tuple[Unit, Gather]] = field(default_factory=list)
     """What is made in the training and read as a whole after it."""
-    findings: list[tuple[Unit, Finding]] = field(default_factory=list)
+    findings: list[tuple[Unit, Reason]] = field(default_factory=list)
 
     def add(self, other: ShardedBatches, loops: Sequence[cst.CSTNode]) -> None:
         """Take in the batches of another training."""
@@ -143,12 +144,12 @@ class _Planner:
             because = "made of the rows of this process, and read as a whole after the training"
             found.gathers.append((self.unit, Gather(self.loop, (binding.name,), because)))
         for call in list(outcome.held.shown)[:1]:
-            found.findings.append((self.reach.unit_of(call, self.unit), _shown(call)))
+            found.findings.append((self.reach.unit_of(call, self.unit), ShownShard(call)))
         unit, first = found.batches[0]
         losses = [inner(layout) for layout in outcome.held.backwards.values()]
         sums = any(isinstance(layout, Partial) and layout.op == "sum" for layout in losses)
         bent = any(isinstance(layout, Unclear) for layout in losses)
-        found.findings.append((unit, sharded_batch(first, sums, cuts[0].source, bent=bent)))
+        found.findings.append((unit, ShardedBatch(first.node, tuple(first.names), sums, cuts[0].source, bent)))
         return found
 
     def _of_choice(self, cut: Cut) -> HandBatch:
@@ -183,47 +184,6 @@ class _Planner:
         taken = {name for scope in self.unit.names.scopes.values() for name in scope.bindings}
         news = tuple(next(n for n in (f"{t}_shard", f"{t}_shard_", f"own_{t}_shard") if n not in taken) for t in texts)
         return HandBatch(place, _dim(cuts[0].layout), texts, news, tuple(_name(cut.node) for cut in cuts))
-
-
-def sharded_batch(batch: HandBatch, sums: bool, source: str = "", *, bent: bool = False) -> Finding:
-    """
-    What it means that a batch is cut.
-
-    Args:
-        batch: where.
-        sums: a loss is a sum over its rows.
-        source: what hands it out, where that may be a loader.
-        bent: a loss that may be chosen is no mean and no sum over its rows.
-    """
-    part = ": of a loss that is a sum over the rows, 1/N" if sums else ""
-    but = ", but for the loss that another finding names" if bent else ""
-    what = f"`{'`, `'.join(batch.names)}`" if batch.names else "this batch"
-    return Finding(
-        "sharded-batch",
-        batch.node,
-        f"no prepared loader feeds this training: each process trains on its own rows of {what}. Together they compute "
-        f"what one process computes{but}; the learning rate stays as it is. A figure of a step that is printed without "
-        f"a reduction is that of the main process's rows{part}",
-        'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")'
-        + (
-            f". If `{source}` is a torch.utils.data.DataLoader, pass --assume loader={source}: then each process loads "
-            "its own rows alone"
-            if source
-            else ""
-        ),
-        Severity.NOTE,
-    )
-
-
-def _shown(call: cst.Call) -> Finding:
-    return Finding(
-        "one-share",
-        call,
-        "each process has only its own rows of this batch: what is shown here are those of one process",
-        "no action needed if a sample is enough; otherwise gather it on all processes before this line: "
-        "accelerator.gather(...)",
-        case="shown",
-    )
 
 
 def _name(node: cst.CSTNode) -> cst.Name:

@@ -63,6 +63,8 @@ class Shard(Layout):
     """How many dimensions the tensor has, where that is known."""
     least: int = 0
     """It has so many dimensions or more."""
+    spread: bool = field(default=False, compare=False)
+    """A dimension of size one was put in beside that of the rows: what it meets is computed with each of them."""
     merged: bool = False
     """An earlier dimension is merged with that of the rows: rows lie at a stride."""
     mask: bool = False
@@ -165,6 +167,8 @@ class Unclear(Layout):
     """It is a number divided by the number of this process's rows: the weight of one of them in a mean."""
     joint: bool = False
     """It is known: several rows go into each value, in another way than as a sum or a mean."""
+    paired: bool = False
+    """It is computed from each row with each other row."""
     elsewhere: bool = False
     """It has rows, and perhaps not along the first dimension."""
     fixed: bool = False

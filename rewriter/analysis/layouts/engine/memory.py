@@ -228,6 +228,10 @@ class Memory(ABC):
             if isinstance(base, (Each, Several))
             else (Each(inner(layout)) if isinstance(base, Replicated) and base.neutral else None)
         )
+        lost = next((one for one in (inner(layout), inner(base)) if isinstance(one, Unclear)), None)
+        if held is None and lost is not None:  # what is not known already is the reason, not that it is put somewhere
+            self._assign(target.value, lost)
+            return
         code = self._unit.names.module.code_for_node
         reason = f"`{code(target)}` is set, and what `{code(target.value)}` holds then cannot be told"
         self._assign(target.value, held or Unclear(reason, target))

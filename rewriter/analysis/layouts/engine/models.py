@@ -37,7 +37,7 @@ from .layout import (
     settled,
     varies,
 )
-from .pointwise import has_rows, meeting, of_fixed_size
+from .pointwise import has_rows, meeting, of_fixed_size, paired
 from .reductions import losses
 
 _MOST_OF_A_MODEL = 10_000
@@ -51,7 +51,10 @@ class Models(Functions):
         """What a model gives for rows: figures of the batch where its code computes some, and rows otherwise."""
         functions = self._run_by(record)
         fed, layer = any(map(holds_chosen, given.layouts())), self._is_layer(record)
-        rows = [one for layout in given.layouts() for one in held(layout) if isinstance(one, Shard) and one.dim]
+        shards = [one for layout in given.layouts() for one in held(layout) if isinstance(one, Shard)]
+        if layer and len({one.dim for one in shards if one.spread}) > 1:
+            return paired(record.node)
+        rows = [one for one in shards if one.dim]
         reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""
         moved = Unclear(reason, record.node, elsewhere=True) if rows else None
         if not functions and self._inside and not layer:

@@ -41,7 +41,7 @@ from .layout import (
     settled,
     varies,
 )
-from .pointwise import masking, normalised, pointwise
+from .pointwise import masking, normalised, paired, pointwise
 from .reductions import after_reduction, figure, losses, open_dimension
 from .shapes import integer, position, product, reshaped, shaped_as
 
@@ -95,6 +95,7 @@ def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
     if isinstance(transfer, tensors.Structural):
         return _structure(operand, given)
     if isinstance(transfer, tensors.Reduce):
+        operand = pointwise(given.layouts()[:2], given.node) if transfer.two else operand
         return after_reduction(inner(as_rows(operand)), transfer, given)
     if isinstance(transfer, tensors.AlongDim):
         return _along(operand, transfer, given)
@@ -119,6 +120,8 @@ def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return _joined(operand, transfer, given)
     if isinstance(transfer, tensors.Product):
         held = [settled(inner(layout), given.node) for layout in given.layouts()[:2]]
+        if transfer.distances and held and all(map(_is_matrix_of_rows, held)):
+            return paired(given.node)
         if any(isinstance(one, (Shard, ShardRow, Partial)) for one in held) and len(held) == 2:
             left, right = map(_as_vector, held) if transfer.vectors else held
             return product(left, right, transfer.batched, given.node)
@@ -176,6 +179,10 @@ def _gradients(given: Arguments) -> Layout | None:
     if lost is not None and not isinstance(by, Replicated):
         return Each(replace(lost, near=""))  # the sum from which they start is gone: it made one number of all rows
     return Each(by) if isinstance(of, Partial) and of.op == "sum" and isinstance(by, Shard) else None
+
+
+def _is_matrix_of_rows(layout: Layout) -> bool:
+    return isinstance(layout, Shard) and layout.dim == 0 and layout.rank in (None, 2)
 
 
 def _as_vector(layout: Layout) -> Layout:
@@ -239,10 +246,12 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     if not isinstance(operand, Shard):
         return pointwise(others, given.node)
     asked = given.dimension(transfer.dim, transfer.keyword)
-    number = given.number(asked) if asked is not None else transfer.default
-    if number is None:
+    parts = [part.value for part in asked.elements] if isinstance(asked, (cst.Tuple, cst.List)) else [asked]
+    usual = transfer.default if isinstance(transfer.default, tuple) else (transfer.default,)
+    numbers = [given.number(part) if part is not None else None for part in parts] if asked is not None else usual
+    if None in numbers:
         return open_dimension(asked, given)
-    if position(operand, number) == operand.dim:
+    if any(number is not None and position(operand, number) == operand.dim for number in numbers):
         return Unclear("it mixes the rows of the batch", given.node, joint=True)
     whole = next((one for one in others if isinstance(one, (Unclear, Whole))), None)
     if whole is not None:
@@ -287,11 +296,7 @@ def _summed(given: Arguments) -> Layout | None:
     rows = {terms[one.dim] for terms, one in zip(before, held, strict=True) if isinstance(one, Shard)}
     shards = [one for one in held if isinstance(one, Shard)]
     if len(shards) + sum(isinstance(one, Replicated) for one in held) < len(held) or len(rows) != 1:
-        return (
-            pointwise(held, given.node)
-            if len(rows) == 1
-            else Unclear("it joins each row with each other row", given.node, joint=True)
-        )
+        return pointwise(held, given.node) if len(rows) == 1 else paired(given.node)
     letter = rows.pop()
     if any(one.merged for one in shards):
         return Unclear("it sums over the rows", given.node, joint=True)

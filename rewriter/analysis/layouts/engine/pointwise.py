@@ -107,6 +107,11 @@ def compared(node: cst.CSTNode) -> Unclear:
     return Unclear("it compares rows with a figure of their batch", node, joint=True, compared=True)
 
 
+def paired(node: cst.CSTNode) -> Unclear:
+    """What rows become that meet all rows, along another dimension."""
+    return Unclear("it joins each row with each other row", node, joint=True, paired=True)
+
+
 def has_rows(layout: Layout) -> bool:
     """Whether a value has one for each row of a shard, be it beside a figure of their batch."""
     return isinstance(layout, Shard) or (isinstance(layout, Unclear) and layout.compared)
@@ -175,8 +180,10 @@ def _together(one: Layout, other: Layout, node: cst.CSTNode) -> Layout:
             return reordered(node)
         if one.rank is not None and other.rank is not None:
             if one.rank - one.dim != other.rank - other.dim:
-                return Unclear("it joins each row with each other row", node, joint=True)
+                return paired(node)
             return marked(one if one.rank >= other.rank else other, one, other)
+        if one.dim != other.dim and one.spread and other.spread:
+            return paired(node)
         if one.dim != other.dim:
             return Unclear("it joins rows with columns", node, elsewhere=True)
         return marked(replace(one, rank=one.rank or other.rank), one, other)

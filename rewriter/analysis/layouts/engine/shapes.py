@@ -88,7 +88,7 @@ def reshaped(
         if first is None:
             return Unclear("where a dimension is put in is not written", node)
         place = first if first >= 0 else (rows.rank + 1 + first if rows.rank is not None else rows.dim + 1)
-        return replace(rows, dim=rows.dim + (place <= rows.dim), rank=_changed(rows.rank, 1))
+        return replace(rows, dim=rows.dim + (place <= rows.dim), rank=_changed(rows.rank, 1), spread=True)
     if how.how == "transpose":
         return _transposed(rows, (0, 1) if not arguments else tuple(numbers), node)
     if how.how == "permute":
@@ -138,7 +138,7 @@ def _viewed(rows: Shard, how: str, numbers: Sequence[int | None], sizes: Sequenc
         whole = number == 1 or dim < 0  # else as often as is written, each time all the rows
         return replace(rows, dim=max(dim, rows.dim), rank=max(rows.rank, len(numbers)), merged=rows.merged or not whole)
     if -1 in numbers and {-1, 1}.issuperset(numbers) and numbers.count(-1) == 1:
-        return replace(_flat(rows), dim=numbers.index(-1), rank=len(numbers))
+        return replace(_flat(rows), dim=numbers.index(-1), rank=len(numbers), spread=True)
     rank = len(sizes) if sizes else None
     if len(counts) == 1:
         place = counts[0]
@@ -265,7 +265,7 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
         if isinstance(value, cst.Ellipsis):
             return replace(rows, dim=dim, rank=None, least=0)  # what follows counts from the back
         if isinstance(value, cst.Name) and value.value == "None":
-            dim, rank = dim + (place <= dim), _changed(rank, 1)
+            dim, rank, rows = dim + (place <= dim), _changed(rank, 1), replace(rows, spread=True)
             place += 1
             continue
         if place == dim:
@@ -315,7 +315,9 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
             return left if left.rank is not None else right
         if left.rank and right.rank and left.dim == left.rank - 1 and right.dim == max(right.rank - 2, 0):
             return Partial("sum", left.uneven or right.uneven)  # over what is multiplied: `x @ x`, `x.T @ x`
-        return Unclear("it multiplies each row with each other row, or sums over the rows", node, joint=True)
+        across = left.dim == 0 < right.dim
+        reason = "it multiplies each row with each other row, or sums over the rows"
+        return Unclear(reason, node, joint=True, paired=across)
     if isinstance(left, Shard) and isinstance(right, Replicated):
         if left.dim and left.rank is not None and left.dim >= left.rank - 1:
             return _lost(node)

@@ -16,11 +16,23 @@ import libcst as cst
 
 from ....facts.abilities import Abilities
 from ....facts.module import SUM_OF_MEANS, Count, Form, Gather
-from ....findings import Finding
+from ....facts.reasons import Reason
+from ....facts.reasons.metrics import (
+    NUMBER,
+    AveragesFilled,
+    AveragesUneven,
+    CountsFilled,
+    OverAll,
+    OwnFigures,
+    OwnSingles,
+    OwnTotal,
+    TotalRemedy,
+)
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
 from ...dataflow.values import State, Unit
 from ...syntax.definitions import seen_values
+from ...syntax.scopes import Binding
 from ...syntax.walk import children, descendants, nodes_in
 from ...training.gradient_path import GradientPath
 from ...training.training import Training, without_gradient
@@ -39,28 +51,12 @@ from ..losses import reduced
 from ..phases import has_phases
 from ..single_rows import read_alone
 from ..sums_of_means import divisors_in, is_divided_as_in_script
-from .findings import (
-    NUMBER,
-    averaged,
-    averaged_each,
-    averages_filled,
-    averages_uneven,
-    counts_filled,
-    either,
-    listed,
-    listed_alone,
-    listed_each,
-    stays,
-    stays_joint,
-    stays_single,
-    summed,
-)
 from .gathers import Gathers
 from .numbers import Numbers
 from .plan import EpochPlan
 from .step import EpochStep
 
-Answer = Gather | Finding | BatchFigure | Count
+Answer = Gather | Reason | BatchFigure | Count
 
 
 def averages(
@@ -85,7 +81,7 @@ def averages(
             found.extend(_Loop(EpochStep(state, unit, reach, training, loop, split=split), path, abilities).answers())
         elif loop in unit.names.parents and isinstance(loop, cst.CompFor):
             found.extend(_Loop(EpochStep(state, unit, reach, training, loop), path, abilities).collected())
-    return [stays(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
+    return [OwnTotal(a.node) if isinstance(a, Gather) and path.cuts(unit, a) else a for a in found]
 
 
 class _Loop:
@@ -110,7 +106,7 @@ class _Loop:
             found = list(self.losses.returned(around.elt, because))
             yield from found
             if not found:
-                yield stays(around)
+                yield OwnTotal(around)
 
     def answers(self) -> Iterator[Answer]:
         """The reductions and the gather of this loop, or a finding for what stays local; and what is not as exact."""
@@ -138,7 +134,7 @@ class _Loop:
         met = any(self.numbers.meets(value, plan) for t in by_number for value in t.value)
         if met or any(other in plan.gathered for other in halves):
             plan.gather_for([], self.gathers.gather)
-        for total in (t for t in others if t not in plan.gathered):
+        for total in (t for t in others if t not in plan.gathered and not self._is_of_whole(t, plan)):
             numbers = self.numbers.by_numbers(total, plan)
             if numbers is None:
                 alone.append(total)
@@ -176,51 +172,54 @@ class _Loop:
             found += [other for other in quotients.beside(total) if other not in found]
         return found
 
-    def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Finding]:
+    def _left(self, totals: list[Total], quotients: Quotients) -> Iterator[Reason]:
         """What is said of the totals that stay those of each process: once of all figures of whole batches."""
         figures = self.gathers.joint
         joint = [t for t in totals if not figures.keys().isdisjoint((t, *quotients.beside(t)))]
         if any(total in figures for total in joint):
             texts = [self.unit.names.module.code_for_node(figures[t]) for t in joint if t in figures]
             first = next(total for total in joint if total in figures)
-            yield stays_joint(first.node, texts, quotients.told(first), self._by_hand(first, quotients))
+            yield OwnFigures(first.node, tuple(texts), quotients.own(first), self._by_hand(first, quotients))
         said = list(joint)
         for total in totals:
             if total in said:
                 continue
             said += quotients.halves(total)  # one finding speaks for both halves
-            told = quotients.told(total)
+            own = quotients.own(total)
             by_hand = self._by_hand(total, quotients)
             if self.gathers.single:
-                yield stays_single(total.node, self.gathers.single, told, by_hand)
+                yield OwnSingles(total.node, self.gathers.single, own, by_hand)
             else:
                 lists = self.step.fills_list(total)
-                yield stays(total.node, told, by_hand if told or lists else self._either(total))
+                yield OwnTotal(total.node, own, by_hand if own or lists else self._either(total))
 
-    def _by_hand(self, total: Total, quotients: Quotients) -> str:
+    def _by_hand(self, total: Total, quotients: Quotients) -> TotalRemedy:
         """What makes a total that of all processes, after the loop; it can be run as it is said."""
         code = self.unit.names.module.code_for_node
         if isinstance(total.node, cst.Call):
             if method_name(total.node) not in LISTS or isinstance(total.place, cst.Call):
-                return averaged("total")
+                return TotalRemedy(OverAll.AVERAGED, "total")
             if method_name(total.node) == "extend" or self._is_of_each_row(total.node):
-                return listed(code(total.place))
-            told = averaged_each if self.step.lists_figures(total) else listed_each
-            told = listed_alone if read_alone(self.layouts, descendants(total.node)) else told
-            return told(code(total.place), code(total.value[0]))
+                return TotalRemedy(OverAll.JOINED, code(total.place))
+            how = OverAll.AVERAGED_EACH if self.step.lists_figures(total) else OverAll.JOINED_EACH
+            how = OverAll.JOINED_ALONE if read_alone(self.layouts, descendants(total.node)) else how
+            return TotalRemedy(how, code(total.place), code(total.value[0]))
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
-            return averaged("total")
+            return TotalRemedy(OverAll.AVERAGED, "total")
         if self.step.fills_list(total):
-            return listed(code(total.place))
+            return TotalRemedy(OverAll.JOINED, code(total.place))
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
-        return summed(halves) if halves else averaged(code(total.kept_in))
+        if halves:
+            return TotalRemedy(OverAll.SUMMED, halves=tuple(halves.items()))
+        return TotalRemedy(OverAll.AVERAGED, code(total.kept_in))
 
-    def _either(self, total: Total) -> str:
+    def _either(self, total: Total) -> TotalRemedy | None:
         """What makes a total that of all processes where it is not known whether it adds up rows or means."""
         named = isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript))
         if isinstance(total.node, cst.Call) or not named:
-            return ""
-        return either(self.unit.names.module.code_for_node(total.kept_in), self._reads_again(total))
+            return None
+        half = (self.unit.names.module.code_for_node(total.kept_in), self._reads_again(total))
+        return TotalRemedy(OverAll.SUMMED_OR_AVERAGED, halves=(half,))
 
     def _is_of_each_row(self, call: cst.Call) -> bool:
         """Whether a list gets an entry for each row: in a loop inside that over the batches."""
@@ -239,12 +238,13 @@ class _Loop:
                 return ".cpu().numpy()"
         return NUMBER
 
-    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Finding | Count]:
+    def _filled(self, totals: list[Total], plan: EpochPlan, quotients: Quotients) -> Iterator[Reason | Count]:
         """What counts the repeated rows that fill up the last shards: a finding where it is shown as if it did not, and
         a word for the summary where it is an average over batches."""
         if not self.abilities.fills_turns and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
+        counted: dict[str, Total] = {}
         phases = has_phases(
             self.reach, self.unit, self.training, self.loop
         )  # of such a loop one finding speaks for all
@@ -254,17 +254,19 @@ class _Loop:
             means = any(gather.reduction != "sum" for gather in plan.reduced[total])
             if self.by_hand and len(sums) == len(plan.reduced[total]):
                 continue  # no row is repeated, and a sum is exact
-            if sums and not means and not text and self._sums_batches(total):
+            if sums and not means and not text and (self._sums_batches(total) or not any(quotients.beside(total))):
                 text = self.unit.names.module.code_for_node(total.kept_in)
             if text and sums and not means:
-                yield counts_filled(total.node, text)
+                counted[text] = total
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
                 averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
             elif means and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
+        if counted:
+            yield CountsFilled(next(iter(counted.values())).node, tuple(counted))
         if averaged:
-            told = averages_uneven if self.by_hand else averages_filled
-            yield told(next(iter(averaged.values())).node, list(averaged))
+            node, numbers = next(iter(averaged.values())).node, tuple(averaged)
+            yield AveragesUneven(node, numbers) if self.by_hand else AveragesFilled(node, numbers)
 
     def _joined(self, gather: Gather, totals: list[Total]) -> Iterator[BatchFigure]:
         """What is computed from the rows of all, and perhaps is no sum over them."""
@@ -331,6 +333,40 @@ class _Loop:
         local = [name for name in names if self.step.local(name) or self.losses.is_loss(name)]
         return bool(local) and all(self.losses.is_joint(n) and self.losses.reduction(n) == "sum" for n in local)
 
+    def _is_of_whole(self, total: Total, plan: EpochPlan) -> bool:
+        """Whether all that is added is read off totals that are those of all processes by then: ``meter.avg``."""
+        order, names = self.unit.names.order, self.unit.names
+        joined = {t.node for t in (*plan.reduced, *plan.gathered) if plan.makes_whole(t)}
+        fed: dict[Binding, set[cst.CSTNode]] = {}
+        for other in collecting(self.state, self.unit, self.inside):
+            binding = names.binding(other.place) if isinstance(other.place, cst.Name) else None
+            if binding is not None:
+                fed.setdefault(binding, set()).add(other.node)
+        whole = {
+            binding
+            for binding, nodes in fed.items()
+            if all(node in joined and order(node) < order(total.node) for node in nodes)
+            and not any(
+                d in self.inside and names.statement(d) not in map(names.statement, nodes) for d in binding.definitions
+            )
+        }
+        return bool(whole) and all(self._reads_whole(value, whole) for value in total.value)
+
+    def _reads_whole(self, value: cst.BaseExpression, whole: set[Binding], depth: int = 3) -> bool:
+        """Whether everything of this process's rows that a value is computed from is in such totals."""
+        read = False
+        for name in nodes_in(value, cst.Name):
+            binding = self.unit.names.binding(name)
+            if binding in whole:
+                read = True
+            elif self.step.local(name) or self.step.is_number(name) or self.losses.is_loss(name):
+                made = seen_values(self.unit.names, name) if depth else []
+                inside = bool(made) and all(one in self.inside for one in made)
+                if not inside or not all(self._reads_whole(one, whole, depth - 1) for one in made):
+                    return False
+                read = True
+        return read
+
     def _losses(self, total: Total) -> Iterator[Gather]:
         """The losses among what is collected, as ``loss.item()``, ``float(loss)`` or the tensor itself."""
         because = "{} is collected over the epoch, and each process sees only its shard of the data"
@@ -342,6 +378,8 @@ class _Loop:
             if without_gradient(self.unit, name) and not varies(self.layouts.value(name)):
                 continue  # of rows that all processes have, as they are
             reduction = self.losses.reduction(name)
+            if reduction == "mixed" and not self.step.split and not self.step.by_hand:
+                reduction = "mean"  # of the script's own batches: what it is of one of them is kept
             if sums and reduction == "mean" and (name is read or self._is_read_once(read)):
                 reduction = SUM_OF_MEANS
             part = self.losses.loss_entry(name)

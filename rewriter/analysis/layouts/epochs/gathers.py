@@ -88,7 +88,7 @@ class Gathers:
         gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
         self.single = not_joined(self.state, self.reach, self.layouts, self.loop, [gather])
         cut = self.path.cuts(self.unit, gather)
-        return None if cut or self.single or ragged(self.state, self.reach, self.unit, self.loop, [gather]) else gather
+        return None if cut or self.single or ragged(self.state, self.reach, self.loop, [gather]) else gather
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
         """Whether some code computes what a total adds from variables, by way of others too."""

@@ -20,6 +20,7 @@ from ...training.training import Training
 from ..engine.layout import (
     Layout,
     Partial,
+    Several,
     ShardRow,
     ShardSize,
     Unclear,
@@ -36,6 +37,7 @@ from ..loop_step import bound, bound_by, plain
 from ..losses import read_off
 from .losses import Losses
 
+_OF_TABLES = ("items", "values")
 EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
@@ -108,9 +110,21 @@ class EpochStep:
         tests = [a.test for a in around if isinstance(a, (cst.If, cst.While)) and a in self.inside]
         local = [test for test in tests if self._reads_local(test)]
         if turns is None:
-            return bool(local) or any(self._holds_figure(part) for part in self._deciding(total) if part not in tests)
+            parts = (part for part in self._deciding(total) if part not in tests and not self._goes_alike(part))
+            return bool(local) or any(map(self._holds_figure, parts))
         rows = all(isinstance(inner(self.layouts.value(test)), ShardRow) for test in local)
         return not rows or self._holds_figure(turns)
+
+    def _goes_alike(self, part: cst.BaseExpression) -> bool:
+        """Whether a loop goes through the same figures on all processes, of one kind, ``for name, value in
+        figures.items()``: which ones there are is written out, and no condition adds one."""
+        around = self.unit.names.parents.get(part)
+        if not isinstance(around, cst.For) or part is not around.iter:
+            return False
+        if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute):
+            part = part.func.value if method_name(part) in _OF_TABLES else part
+        held = self.layouts.container(part)
+        return isinstance(held, Several) and isinstance(inner(held), Partial)
 
     def _holds_figure(self, node: cst.CSTNode) -> bool:
         """Whether a loss, or another figure of the batch as it is before a node, is read there."""

@@ -25,6 +25,8 @@ class Write(NamedTuple):
     """``settles``: it makes an open file lie on the disk, or cuts it off, which the null device cannot do."""
     optional: str = ""
     """The keyword of the path, where a call without one writes nothing and gives the text back."""
+    picture: bool = False
+    """It writes a picture, for somebody to look at."""
 
 
 class Read(NamedTuple):
@@ -65,12 +67,14 @@ class Download(NamedTuple):
 
 
 class Tracker(NamedTuple):
-    """Starts an experiment tracker, or creates an object that writes to one."""
+    """Starts an experiment tracker, or creates an object that writes to one, or to one file: a film."""
 
     off: str = ""
     """How it is made inert: source text of an argument; empty if the whole call is replaced."""
     folder: bool = False
     """It creates its folder, and those above it."""
+    file: bool = False
+    """It writes one file, and is no tracker."""
 
 
 class LogFile(NamedTuple):

@@ -29,15 +29,17 @@ class Reduce(NamedTuple):
     keyword: str = "dim"
     gives: Value = "value"
     """What is returned if a dimension is given."""
+    two: bool = False
+    """The values are computed from two tensors, the first arguments, value by value."""
 
 
 class AlongDim(NamedTuple):
-    """Values along one dimension are mixed; the shape of the other dimensions stays."""
+    """Values along one dimension, or several, are mixed; the shape of the other dimensions stays."""
 
     dim: int | None = None
     keyword: str = "dim"
-    default: int | None = None
-    """The default dimension; None if the default is all dimensions, or if one must be given."""
+    default: int | tuple[int, ...] | None = None
+    """The default dimension, or those; None if the default is all dimensions, or if one must be given."""
     gives: Value = "value"
 
 
@@ -82,6 +84,8 @@ class Product(NamedTuple):
     """The first dimension of both arguments counts rows, and stays."""
     vectors: bool = False
     """Both arguments are vectors, and the result is one number."""
+    distances: bool = False
+    """It is computed from each row of the first and each row of the second, or each other one of the first."""
 
 
 class Einsum(NamedTuple):

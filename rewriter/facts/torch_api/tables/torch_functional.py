@@ -75,9 +75,9 @@ ROWS: Table = {
     "torch.nn.functional.one_hot": ("pointwise", {}),
     "torch.nn.functional.scaled_dot_product_attention": ("pointwise", {}),
     "torch.nn.functional.pairwise_distance": ("pointwise", {}),
-    "torch.nn.functional.cosine_similarity": ("reduce", {"op": "non-linear", "dim": 2}),
+    "torch.nn.functional.cosine_similarity": ("reduce", {"op": "non-linear", "dim": 2, "two": True}),
     "torch.nn.functional.embedding_bag": ("opaque", {"why": "offsets say which rows belong together"}),
-    "torch.nn.functional.pdist": ("product", {}),
+    "torch.nn.functional.pdist": ("product", {"distances": True}),
     # along a dimension
     "torch.nn.functional.softmax": ("along", {"dim": 1}),
     "torch.nn.functional.log_softmax": ("along", {"dim": 1}),

@@ -1,4 +1,4 @@
-"""Experiment trackers: what starts one, or writes to one."""
+"""Experiment trackers, and what else has one writer: what starts one, or writes to one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ ROWS: Table = {
     "comet_ml.start": ("tracker", {}),
     "mlflow.start_run": ("tracker", {}),
     "trackio.init": ("tracker", {}),
+    # what writes a film, frame by frame
+    "cv2.VideoWriter": ("tracker", {"file": True}),
+    "imageio.get_writer": ("tracker", {"file": True}),
+    "imageio.v2.get_writer": ("tracker", {"file": True}),
+    "skvideo.io.FFmpegWriter": ("tracker", {"file": True}),
     # calls that write by themselves
     "wandb.login": ("write", {"how": "settings"}),
     "tensorboard_logger.configure": ("write", {}),

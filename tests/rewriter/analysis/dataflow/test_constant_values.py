@@ -46,6 +46,8 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--size
         ("x = 1\nx += 1\nprobe(x)", None),
         ("x = True\nwhile True:\n    x = not x\n    probe(x)", None),
         ("probe(2 if True else 3)", {2}),
+        ("def f(x):\n    probe(x)\nOFF = False\nOFF and f(2)\nf(1)", {1}),
+        ("def f(x):\n    probe(x)\nOFF = False\nOFF or f(2)\nf(1)", {1, 2}),
         ("probe(2 if flag else 3)", {2, 3}),
         ("import config\nprobe(config.SIZE)", {4}),
         ("from config import SIZE\nprobe(SIZE)", {4}),

@@ -326,3 +326,36 @@ def test_a_condition_without_which_a_gpu_is_used_as_well_is_no_flag(trained_proj
     before = before.replace("    if torch.cuda.is_available():\n        x = x.cuda()\n", "    x = x.cuda()\n")
     after, findings = trained_project(train=before)
     assert "accelerator = Accelerator()\n" in after["train"] and "device-flag" not in findings
+
+
+CONNECTED = """\
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+from rows import rows, settings
+
+if __name__ == "__main__":
+    use_cuda = {cuda}
+    rank = int(os.environ["LOCAL_RANK"])
+    dist.init_process_group("nccl")
+    model = torch.nn.Linear(4, 1)
+    if use_cuda:
+        model = model.cuda(rank)
+    model = DistributedDataParallel(model, device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows)):
+        if use_cuda:
+            x, y = x.cuda(rank), y.cuda(rank)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("cuda", "findings"), [("True", []), ("settings.cuda", ["device-flag"])])
+def test_a_constant_that_says_gpu_decides_nothing(cuda: str, findings: list[str], trained_project: Project) -> None:
+    """It was said to decide whether the CPU is used, and not to be known where the processes are connected."""
+    after, found = trained_project(train=CONNECTED.format(cuda=cuda))
+    assert "accelerator = Accelerator()" in after["train"] and found == findings

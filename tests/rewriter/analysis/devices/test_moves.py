@@ -630,12 +630,12 @@ class Net(nn.Module):
     def fit(self, batches):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
         for x, y in batches:
-            loss = self.loss(x, y)
+            loss = self.cost(x, y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
 
-    def loss(self, x, y):
+    def cost(self, x, y):
         x, y = x.cuda(), y.cuda()
         return nn.functional.mse_loss(self(x), y)
 
@@ -657,38 +657,104 @@ def test_the_reason_of_a_move_that_stays_does_not_deny_what_the_prepared_loader_
     assert told[27].startswith("`rows` is no batch of a prepared loader")
 
 
-OF_MODEL = """\
+FITS_ITSELF = """\
 import torch
 from torch.utils.data import DataLoader
-
-device = "cuda" if torch.cuda.is_available() else "cpu"
+from rows import rows
 
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.out = torch.nn.Linear(4, 1)
+        self.layer = torch.nn.Linear(4, 1)
 
     def forward(self, x):
-        return self.out(x.to(device))
+        return self.layer(x)
 
-    def fit(self, loader, optimizer):
+    def fit(self, loader, more):
+        if torch.cuda.is_available():
+            self.cuda()
+        else:
+            self.cpu()
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
         for x, y in loader:
-            x, y = x.to(device), y.to(device)
-            loss = (self(x) - y).square().mean()
+            if torch.cuda.is_available():
+                x = x.cuda()
+                y = y.cuda()
+            else:
+                x = x.cpu()
+                y = y.cpu()
+{step}
             optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(self(x), y)
             loss.backward()
             optimizer.step()
 
-model = Net().to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-loader = DataLoader(data, batch_size=4, shuffle=True)
-model.fit(loader, optimizer)
+
+Net().fit(DataLoader(rows, batch_size=8), torch.ones(4))
 """
 
 
-def test_a_model_that_loops_over_a_loader_gets_what_that_yields() -> None:
-    """Its forward pass may get anything: the move there stays."""
-    (file,) = migrate([decode(OF_MODEL.encode(), Path("train.py"))], CATALOGUE, Config()).files
+def test_what_a_loop_of_a_models_own_method_draws_comes_on_the_device() -> None:
+    """A method may be given anything, but its loop draws from the prepared loader alone. And what is moved to the CPU
+    where there is no CUDA would be there on a Mac, too, whose model is on its GPU."""
+    (file,) = migrate([decode(FITS_ITSELF.format(step="").encode(), Path("train.py"))], CATALOGUE, Config()).files
     text = file.after.decode()
-    assert "for x, y in loader:\n            loss =" in text
-    assert "self.out(x.to(accelerator.device))" in text
+    assert "cuda" not in text and ".cpu()" not in text and file.diagnoses == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"),
+    [
+        ("            kept = loss.detach().cpu() if False else x.cpu()", "x.cpu()"),
+        (
+            "            if y.sum() > 0:\n                print(1)\n            else:\n                x = x.cpu()",
+            "x = x.cpu()",
+        ),
+        ("            more = more.cuda()", "more = more.to(self.accelerator.device)"),
+    ],
+    ids=["a copy", "after another question", "what the method is given"],
+)
+def test_what_else_such_a_loop_moves_is_moved_as_before(step: str, kept: str) -> None:
+    (file,) = migrate([decode(FITS_ITSELF.format(step=step).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert kept in file.after.decode()
+
+
+AGAIN = """\
+import sys
+import torch
+from torch.utils.data import DataLoader
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def epoch(net, optimizer, rows):
+    for x, y in rows:
+        net = net.to(device)
+        loss = torch.nn.functional.cross_entropy(net(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def check(net, rows):
+    hits = 0
+    for x, y in rows:
+        x, y = x.to(device), y.to(device)
+        hits += (net(x).argmax(1) == y).sum().item()
+    print(hits)
+def main():
+    model = torch.nn.Linear(8, 2).to(device)
+    if len(sys.argv) > 1:
+        alone = DataLoader(others, batch_size=8)
+        check(model, alone)
+        return
+    loader, held = DataLoader(data, batch_size=8), DataLoader(others, batch_size=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        epoch(model, optimizer, loader)
+        check(model, held)
+main()
+"""
+
+
+def test_what_functions_move_again_after_prepare_is_there() -> None:
+    """Models and batches were moved in each turn: the function is called before as well, with another loader."""
+    (file,) = migrate([decode(AGAIN.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert "net = net.to(" not in text and "x.to(" not in text
+    assert "alone = accelerator.prepare(alone)\n" in text

@@ -211,6 +211,27 @@ for x in loader:
     assert [d.id for d in file.diagnoses if d.id == "same-noise"] == told
 
 
+@pytest.mark.parametrize(("usual", "severity"), [("4", "note"), ("0", "review")])
+def test_workers_that_a_script_has_by_default(usual: str, severity: str) -> None:
+    """Only a run with an option of its own has none of them."""
+    options = "import argparse\nparser = argparse.ArgumentParser()\n"
+    options += f'parser.add_argument("--workers", type=int, default={usual})\nargs = parser.parse_args()\n'
+    script = _SCRIPT.replace("LOADER", ", num_workers=args.workers")
+    text = f"import torch\nfrom torch.utils.data import DataLoader\n{options}{DRAWN_ROWS}\n{script}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [d for d in file.diagnoses if d.id == "same-noise"]
+    assert found.severity.value == severity and WORKERS in found.message
+
+
+@pytest.mark.parametrize(("mixed", "findings"), [("MIXED = False", []), ("MIXED = bool(data)", ["same-noise"])])
+def test_a_choice_that_no_run_makes(mixed: str, findings: list[str], trained: Trained) -> None:
+    chosen = PAIRS.format(first="index", second="first").replace(
+        "        first = index",
+        "        first = index\n        if MIXED:\n            return self.rows[random.randint(0, 9)]",
+    )
+    assert trained(top=f"{chosen}\n{mixed}")[1] == findings
+
+
 TURNED = """\
 import random
 

@@ -80,3 +80,52 @@ def test_a_variable_that_is_there_before_the_loop(step: str, kept: bool, trained
     built = "mean, total = torch.zeros(2), 0.0"
     built += "\nfrom torchlift.runtime import Accelerator\naccelerator = Accelerator()" if "gather" in step else ""
     assert ("process-memory" in trained(built=built, loss=loss, step=step)[1]) == kept
+
+
+RECENT = """\
+class Recent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = None
+
+    def restart(self):
+        self.seen = None
+
+    def forward(self, out):
+        if self.seen is None:
+            self.seen = torch.zeros(4, 2)
+        self.seen[0] = out.detach().mean(0)
+        return out + self.seen.mean(0)
+
+class Net(torch.nn.Module):
+    def __init__(self, restarts=True):
+        super().__init__()
+        self.layer, self.recent = torch.nn.Linear(8, 2), Recent()
+        self.restarts, self.steps = restarts, 0
+
+    def forward(self, x):
+        self.steps += 1
+        {restart}
+        out = self.layer(x)
+        for _ in range(3):
+            out = self.recent(out)
+        return out
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("restart", "told"),
+    [
+        ("self.recent.restart()", False),
+        ("if self.restarts:\n            self.recent.restart()", False),
+        ("if self.steps % 100 == 0:\n            self.recent.restart()", True),
+        ("pass", True),
+    ],
+    ids=["always", "by a setting", "now and then", "never"],
+)
+def test_what_each_step_takes_away_first_is_no_memory(restart: str, told: bool, trained: Trained) -> None:
+    """It holds what the same step has put there."""
+    assert ("process-memory" in trained(built=RECENT.format(restart=restart))[1]) is told

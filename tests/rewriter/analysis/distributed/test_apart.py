@@ -80,6 +80,17 @@ def test_a_call_whose_constants_leave_out_the_training_is_no_training(trained: T
     assert findings == []
 
 
+@pytest.mark.parametrize("given", ["off", "OPTIONS['learn']", "MODE != 'valid'"])
+def test_so_does_one_whose_constants_have_names(trained: Trained, given: str) -> None:
+    top = (
+        f"off = False\nMODE = 'valid'\nOPTIONS = {{'learn': False}}\n{TOP.format(rank='torch.distributed.get_rank()')}"
+    )
+    epoch = f"sampler.set_epoch(epoch)\nturn(loader, True)\nif rank == 0:\n    turn(test_loader, {given})"
+    text, findings = trained(top=top, built=DISTRIBUTED, epoch=epoch)
+    assert f"    if accelerator.is_main_process:\n        turn(test_loader, {given})\n" in text
+    assert findings == []
+
+
 def test_the_training_itself_under_the_rank_is_named(trained: Trained) -> None:
     epoch = "learns = epoch > 0\nif rank == 0:\n    turn(test_loader, learns)"
     _, findings = trained(top=TOP.format(rank="torch.distributed.get_rank()"), built=DISTRIBUTED, epoch=epoch)

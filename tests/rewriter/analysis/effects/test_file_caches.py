@@ -253,3 +253,19 @@ def test_a_question_in_a_turn_of_the_script_is_asked_once(trained: Trained) -> N
     top = f"import os\nfrom torchlift.runtime import Accelerator\naccelerator = Accelerator()\n{make}"
     text, _ = trained(top=f"{top}{IN_TURN}{asked}\n")
     assert f"{IN_TURN}{asked}\n" in text and text.count("main_process_first") == 1
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(
+    ("asked", "findings"),
+    [('not os.path.exists("rows.h5")', []), ('fresh or not os.path.exists("rows.h5")', ["once"])],
+    ids=["only where it is missing", "in any case, too"],
+)
+def test_an_array_file_is_made_by_one_process_and_found_by_the_others(
+    asked: str, findings: list[str], trained: Trained
+) -> None:
+    """It was said to be written by every process. Where it is made in any case, all others write it together."""
+    make = f'if {asked}:\n    with h5py.File("rows.h5", "w") as file:\n        file["rows"] = torch.ones(8, 2)\n'
+    read = 'rows = torch.tensor(h5py.File("rows.h5", "r")["rows"][:])'
+    text, found = trained(top=f"import os\nimport h5py\nfrom run import fresh\n{make}{read}")
+    assert f"{IN_TURN}    if {asked}:\n" in text and found == findings

@@ -137,3 +137,15 @@ def test_no_download_in_it() -> None:
 def test_nothing_chooses_it() -> None:
     """A function that nobody calls downloads nothing."""
     assert _told(HEAD + CHOSEN.replace("CHOICE", "list").replace("DOWNLOAD", "True") + TRAIN) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [("held.to('cpu')", []), ("held.tune(4)", ["`held.tune(...)` of an object of a class that is chosen by name"])],
+)
+def test_an_object_whose_class_is_chosen_by_name_is_of_no_package(call: str, told: list[str]) -> None:
+    """It was said to be of `__main__`, a package. What models do concerns no other process."""
+    top = HEAD.replace("from rows import data", "from rows import data, NAME")
+    text = f"{top}held = eval(NAME)(4)\n{TRAIN}{call}\n".replace("import ledgerbook", "from nets import *")
+    found = _told(text)
+    assert [each in found[0] for each in told] == [True] * len(found)

@@ -151,6 +151,56 @@ def test_the_number_of_rows_is_known_wherever_it_is_kept(
     assert all(told in message and "N times smaller" in message for _, message in found)
 
 
+OF_TENSORS = """\
+import math
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+def train(model, rows, labels, size=8):
+    count = {count}
+    batches = math.ceil(count / size)
+    rows = rows.float()
+    loader = DataLoader(TensorDataset(rows, labels), batch_size=size, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    total = 0.0
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    total /= batches
+    print(total)
+train(torch.nn.Linear(3, 2), torch.randn(40, 3), torch.randint(0, 2, (40,)))
+"""
+
+
+@pytest.mark.hazard("U13")
+@pytest.mark.parametrize(
+    ("count", "summed"),
+    [
+        ("len(rows)", True),
+        ("rows.shape[0]", True),
+        ("labels.size(0)", True),
+        ("len(labels)", True),
+        ("labels.shape[1]", False),
+        ("len(model)", False),
+    ],
+)
+def test_what_a_data_set_is_made_of_has_as_many_rows(count: str, summed: bool) -> None:
+    """The batches were counted by hand from the tensors of a data set: the shown loss was 1/N of the script's."""
+    script = OF_TENSORS.format(count=count)
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ('reduction="sum_of_means"' in file.after.decode()) is summed
+
+
+def test_a_batch_of_the_same_name_is_not_what_a_data_set_is_made_of() -> None:
+    script = OF_TENSORS.format(count="len(x)").replace("    rows = rows.float()\n", "")
+    script = script.replace("(rows, labels)", "(x, labels)").replace("(model, rows", "(model, x")
+    script = script.replace("total /= batches", "total /= len(x)")
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert 'reduction="mean"' in file.after.decode()
+
+
 SCRIPT = """\
 import torch
 from torch.utils.data import DataLoader

@@ -28,7 +28,9 @@ def test_a_long_condition_names_its_variables() -> None:
     text = SKIPPING.replace("SKIPPED", 'not batch or "label" not in batch or batch["label"].max().item() == 0')
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     (told,) = [each.message for each in file.diagnoses if each.id == "local-decision"]
-    assert told.startswith("whether this step continues depends on an expression of `batch`, which each process")
+    assert told.startswith(
+        "an expression of `batch` is about the batch of one process: where it is true on one of them"
+    )
 
 
 SKIPPING = """\
@@ -128,9 +130,38 @@ def test_the_keys_of_a_dict_are_the_same_whatever_its_values_are() -> None:
 def test_rows_that_were_chosen_are_not_as_many_everywhere(trained: Trained) -> None:
     """A short last batch is filled up; what a mask leaves of it is each process's own number."""
     loss = "loss = torch.nn.functional.cross_entropy(model(x), y)"
-    for chosen, told in (("x, y = x[y > 0], y[y > 0]", False), ("x, y = x[:, :4], y", True)):
+    for chosen, alike in (("x, y = x[y > 0], y[y > 0]", False), ("x, y = x[:, :4], y", True)):
         text, findings = trained(loss=f"{chosen}\nif len(x) < 4:\n    continue\n{loss}")
-        assert ("Accelerator" in text) is told and "local-decision" in findings
+        assert ("if len(x) < 4:" in text) is alike and "local-decision" in findings
+
+
+LEFT_OUT = (
+    "rows = y > 0\nif {asked}:\n    {done}continue\nloss = torch.nn.functional.cross_entropy(model(x)[rows], y[rows])"
+)
+
+
+@pytest.mark.parametrize("asked", ["not rows.any()", "rows.sum() == 0", "y[rows].numel() == 0", "len(y[rows]) < 2"])
+def test_a_step_that_is_left_out_by_its_batch_is_left_out_by_all(asked: str, trained: Trained) -> None:
+    """One process alone would pass it over, and the others wait for it. Where the rows of all were counted, the mean
+    of a process that had none was NaN."""
+    text, findings = trained(loss=LEFT_OUT.format(asked=asked, done="left += 1\n    "), built="left = 0")
+    together = f'accelerator.reduce(torch.tensor(bool({asked}), dtype=torch.float64), reduction="sum").item()'
+    assert f"if {together}:" in text
+    assert "local-decision" in findings
+
+
+@pytest.mark.parametrize(
+    ("loss", "config"),
+    [
+        (LEFT_OUT.format(asked="not rows.any()", done="").replace("continue", "break"), Config()),
+        (LEFT_OUT.format(asked="not rows.any()", done="optimizer.step()\n    "), Config()),
+        (LEFT_OUT.format(asked="not rows.any()", done=""), Config(keep_global_batch=True)),
+    ],
+    ids=["the loop ends", "all would step there", "each has a part of the batch"],
+)
+def test_other_decisions_by_a_batch_are_refused(loss: str, config: Config, trained: Trained) -> None:
+    text, findings = trained(loss=loss, config=config)
+    assert "Accelerator" not in text and "local-decision" in findings
 
 
 def test_a_number_of_rows_that_is_unpacked_is_one(trained: Trained) -> None:

@@ -44,6 +44,37 @@ def test_a_sum_that_is_divided_by_the_rows_is_averaged_as_one_number(
     assert findings == []
 
 
+def test_a_loss_that_adds_a_sum_to_a_mean_is_averaged_over_the_script_s_batches(trained: Trained) -> None:
+    """Each batch of a process is one of the script's: their average is the figure that one process had."""
+    loss = "loss = torch.nn.functional.mse_loss(model(x), y) + 0.1 * (model(x) - y).pow(2).sum()"
+    text, findings = trained(loss=loss, step="total += loss.item()", epoch="print(total / len(loader))")
+    assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert findings == ["backward"]
+
+
+FIGURES = {
+    "numbers": ('{"near": loss.item(), "far": far.item()}', "value", True),
+    "tensors": ('{"near": loss, "far": far}', "value.item()", True),
+    "in a list": ("[loss.item(), far.item()]", "value", True),
+    "a sum beside a mean": ('{"near": loss.item(), "far": far.sum().item()}', "value", False),
+    "by a condition": ('{"near": loss.item(), **({"far": 0.0} if (y > 0).any() else {})}', "value", False),
+}
+
+
+@pytest.mark.parametrize(("made", "added", "whole"), FIGURES.values(), ids=FIGURES)
+def test_figures_that_are_written_out_and_added_in_a_loop(made: str, added: str, whole: bool, trained: Trained) -> None:
+    """All processes go through the same figures, so that each is reduced where it is added; what a condition adds
+    may be on one alone, and a sum wants another reduction than a mean."""
+    table = made.startswith("{")
+    each, place = ("name, value in figures.items()", "totals[name]") if table else ("value in figures", "total")
+    far = "(model(x) - y).abs()" if "far.sum()" in made else "(model(x) - y).abs().mean()"
+    step = f"far = {far}\nfigures = {made}\nfor {each}:\n    {place} += {added}"
+    shown = "print(totals)" if table else "print(total / len(loader))"
+    text, findings = trained(top='totals = {"near": 0.0, "far": 0.0}', step=step, epoch=shown)
+    assert ('reduction="mean").item()' in text) is whole
+    assert findings == ([] if whole else ["metrics_gather"])
+
+
 def test_an_average_over_several_steps_with_one_batch_is_averaged_over_the_processes_too(trained: Trained) -> None:
     several = (
         "of_batch = 0.0\nfor _ in range(5):\n    optimizer.zero_grad()\n"
@@ -769,6 +800,45 @@ def test_a_mean_that_rows_weigh_counts_those_that_fill_up_a_shard(
     assert [("(`loss`) counts them" in one and "padded with repeated rows" in one) for one in messages] == [True] * told
 
 
+SIZES = """\
+import torch
+from rows import data, train_size
+loader = torch.utils.data.DataLoader(data, batch_size=8{options})
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    total, hits = 0.0, 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = torch.nn.functional.cross_entropy(out, y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * x.size(0)
+        best = out.argmax(dim=1)
+        hits += (best == y).sum().item()
+    print({shown})
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "keep", "told"),
+    [
+        ("total / train_size, hits / train_size", False, ["these sums over the processes count them: `total`, `hits`"]),
+        ("total / len(data), 1", False, ["this sum over the processes counts them: `total / len(data)` may"]),
+        ("total, 1", False, ["this sum over the processes counts them: `total` may"]),
+        ("total / train_size, hits / train_size", True, []),
+    ],
+    ids=["by a number from elsewhere", "by all rows", "not divided", "exact shards"],
+)
+def test_a_sum_over_the_processes_counts_the_rows_that_fill_up_a_shard(shown: str, keep: bool, told: list[str]) -> None:
+    """Of one that is divided by a number from elsewhere nothing was said."""
+    text = SIZES.format(shown=shown, options="")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config(keep_global_batch=keep)).files
+    messages = [found.message for found in file.diagnoses]
+    assert len(messages) == len(told) and all(text in message for text, message in zip(told, messages, strict=True))
+
+
 def test_the_rows_of_a_batch_of_one_tensor_are_counted(trained: Trained) -> None:
     text, findings = trained(
         batch="(x,)", loss="loss = model(x).mean()", top="from meters import Meter\nlosses = Meter()",
@@ -794,7 +864,7 @@ def test_a_figure_of_one_batch_is_not_taken_of_joined_batches(more: str) -> None
     )
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "gather" not in file.after.decode()
-    messages = [found.message for found in file.diagnoses]
+    messages = [found.message for found in file.diagnoses if found.id != "filled-batch"]
     assert any("`share(out, y)` is a figure of one whole batch" in one for one in messages)
     assert all("`total / rows` is the figure of its own rows, not of all" in one for one in messages)
     remedies = " ".join(found.remedy for found in file.diagnoses)
@@ -1200,3 +1270,36 @@ def test_a_loss_of_rows_that_all_processes_have_is_collected_as_it_is() -> None:
     after = file.after.decode()
     assert 'losses.append(accelerator.reduce(loss.detach(), reduction="mean").item())' in after
     assert "        tests.append(test.item())\n" in after
+
+
+METER = """\
+class Meter:
+    def __init__(self):
+        self.total, self.steps = 0.0, 0
+
+    def update(self, value):
+        self.total += value
+        self.steps += 1
+
+    def __call__(self):
+        return self.total / self.steps
+
+meter, curve, lasts = Meter(), [], []"""
+ONCE_A_STEP = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+
+
+@pytest.mark.parametrize("kept", ["curve.append(meter())", "mean = meter()\ncurve.append(round(mean, 3))"])
+def test_what_is_read_off_a_total_that_is_whole_is_not_reduced_again(kept: str, trained: Trained) -> None:
+    """All processes have the same number there: another reduction would only cost time."""
+    text, findings = trained(top=METER, step=f"meter.update(loss.item())\n{kept}", end="print(meter(), curve)")
+    assert f"meter.update({ONCE_A_STEP})" in text and text.count("accelerator.reduce(") == 1
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    "kept", ["curve.append(meter() + loss.item())", "curve.append(meter())\nmeter.update(loss.item())"]
+)
+def test_what_is_not_whole_by_then_is_reduced(kept: str, trained: Trained) -> None:
+    first = "" if kept.endswith("item())\n") or "update" in kept else "meter.update(loss.item())\n"
+    text, _ = trained(top=METER, step=first + kept, end="print(meter(), curve)")
+    assert text.count("accelerator.reduce(") == 2

@@ -78,6 +78,15 @@ def test_each_process_adds_the_means_of_all(step: str, first: str, migrated: Mig
     assert any("total (line" in one and "filled up with repeated rows" in one for one in said)
 
 
+def test_rows_that_are_read_before_their_mean_is_added_are_gathered_after_it_is_computed(migrated: Migrated) -> None:
+    step = "error = criterion(out, y)\n_, best = torch.max(out, 1)\nhits += (best == y).sum().item()\n"
+    step += "total += error.item()"
+    text, found, _ = migrated(step)
+    assert f"        error = criterion(out, y)\n        {ROWS}\n        _, best" in text
+    assert f"        total += {summed('error')}.item()\n" in text
+    assert "prepare" not in found
+
+
 @pytest.mark.parametrize(
     "step",
     [

@@ -363,6 +363,50 @@ def test_a_rate_of_the_rows_is_a_mean_over_them(rate: str, shown: str, told: tup
     assert (found.severity.value, found.case) == told
 
 
+PER_ROW = """\
+def scores(rows, targets, each):
+    found = []
+    for row, target in zip(rows, targets):
+        hits, misses = 0, len(row)
+        for one in row:
+            if one > target:
+                hits += 1
+                misses -= 1
+        found.append(hits / (hits + misses))
+    return {given}"""
+
+
+@pytest.mark.parametrize(
+    ("given", "findings"), [("np.asarray(found)", []), ("other.by_class(rows, targets)", ["mean-of-batches"])]
+)
+def test_an_entry_of_a_list_that_has_one_for_each_row_is_of_a_row(
+    given: str, findings: list[str], trained: Trained
+) -> None:
+    """What else a function gives of a batch may be a figure of each class."""
+    end = (
+        "kept = []\nwith torch.no_grad():\n    for x, y in test_loader:\n        out = model(x)\n"
+        "        for score in scores(out.cpu(), y, True):\n            kept.append(score)\nprint(np.mean(kept))"
+    )
+    text, found = trained(top="import numpy as np\nimport other\n" + PER_ROW.format(given=given), end=end)
+    assert "gather_for_metrics(" in text and found == findings
+
+
+@pytest.mark.parametrize(
+    ("collected", "told"),
+    [
+        ("total += judge.score(out, y) * len(y)", ("note", "no mean over the rows")),
+        ("total += judge.score(out, y)", ("review", "no sum over the rows")),
+    ],
+)
+def test_what_is_weighed_with_the_number_of_rows_is_told_as_a_mean(collected: str, told: tuple[str, str]) -> None:
+    """The script takes it for a mean over the rows: that is the same of joined batches."""
+    end = f"import judge\ntotal = 0.0\nfor x, y in held:\n    out = net(x)\n    {collected}\nprint(total / 100)\n"
+    text = ROW_RATES.partition("rates = 0")[0] + end
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [one for one in file.diagnoses if one.id == "mean-of-batches"]
+    assert found.severity.value == told[0] and told[1] in found.message
+
+
 ROW_RATES = """\
 import torch
 from torch.utils.data import DataLoader
@@ -454,7 +498,7 @@ print(first, kept, np.mean(kept), table, meter.total / meter.rows)"""
         ("first += judged(out, y)", "`first` collects `judged(out, y)` of each batch"),
         ("kept.append(judged(out, y))", "`kept` collects `judged(out, y)` of each batch"),
         ("first += f1_score(y.cpu(), out.argmax(1).cpu())", "`first` collects `f1_score("),
-        ("meter.update(judged(out, y), len(y))", "`meter` collects `judged(out, y)` of each batch"),
+        ("meter.update(judged(out, y), len(y))", "`meter` weighs `judged(out, y)` with the number"),
         ("meter.update(loss.item(), y.size(0))", ""),
         ("meter.update(precision(out, y).item(), rows=x.size(0))", ""),
         ("first += loss.item() * len(y)", ""),
@@ -1127,3 +1171,71 @@ def test_a_statement_that_runs_the_model_is_not_said_to_come_before_that() -> No
     assert b"accelerator.backward(loss)" in file.after
     (cause,) = [found.cause for found in file.diagnoses if found.id == "prepare" and found.cause is not None]
     assert cause.label == "it collects what one forward pass gives before another"
+
+
+PARTS = """\
+from parts import made
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = made["small"](8)
+    def run(self, x):
+        return torch.cat([self.part(x[i : i + 1]) for i in range(len(x))], dim=0)
+whole = Whole()
+"""
+RATIO = """\
+held = torch.utils.data.DataLoader(other, batch_size=8)
+total = seen = 0
+with torch.no_grad():
+    for x, y in held:
+        out = whole.run(x)
+        inside = (out * y).sum({dim})
+        ratio = (2 * inside + 1e-5) / ((out + y).sum({dim}) + 1e-5)
+        total += ratio{added}.item()
+        seen += len(y)
+print(total / seen)"""
+
+
+@pytest.mark.parametrize(
+    ("dim", "added", "told"),
+    [("dim=(2, 3)", ".sum()", []), ("", "", ["mean-of-batches"]), ("dim=(2, 3)", ".mean()", ["mean-of-batches"])],
+    ids=["of each row, added up", "of the batch", "their mean"],
+)
+def test_ratios_of_rows_that_are_added_up_are_no_average(
+    dim: str, added: str, told: list[str], trained: Trained
+) -> None:
+    """What a model of another package gives is not known; a sum is the last that is done to its rows."""
+    built = "optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)"
+    text, findings = trained(
+        top=PARTS, built=built, loss="loss = torch.nn.functional.mse_loss(whole.run(x), y)",
+        end=RATIO.format(dim=dim, added=added),
+    )  # fmt: skip
+    assert "gather_for_metrics" in text
+    assert [found for found in findings if found == "mean-of-batches"] == told
+
+
+SCORES = """\
+from sklearn.metrics import accuracy_score
+held = torch.utils.data.DataLoader(other, batch_size=8)
+scores, sum_of = [], 0.0
+with torch.no_grad():
+    for x, y in held:
+        scores.append(accuracy_score(y.cpu().numpy(), model(x).argmax(1).cpu().numpy()))
+{read}
+print(sum_of / len(scores))"""
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        ("for score in scores:\n    sum_of += score", True),
+        ("for i in range(len(scores)):\n    sum_of = sum_of + scores[i]", True),
+        ("for i in range(len(scores)):\n    sum_of = scores[i] + sum_of", True),
+        ("for score in scores:\n    print(score)", False),
+        ("best = scores[0] + 1", False),
+    ],
+)
+def test_scores_that_are_added_one_by_one_are_averaged(read: str, told: bool, trained: Trained) -> None:
+    """As `sum(scores)`: it was migrated without a word."""
+    _, findings = trained(end=SCORES.format(read=read))
+    assert ("mean-of-batches" in findings) is told

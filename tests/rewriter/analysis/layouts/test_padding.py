@@ -43,6 +43,15 @@ def collate(rows):
     xs, ys = zip(*rows)
     return pad_sequence(xs), pad_sequence(ys)
 """},
+    "by keys, taken in one line": {
+        **WHOLE,
+        "take": 'text, y = batch["x"], batch["y"]\n        x = batch["n"]',
+        "top": """
+def collate(rows):
+    xs, ys = zip(*rows)
+    return {"x": torch.stack(xs), "y": pad_sequence(ys), "n": torch.stack(xs)}
+""",
+    },
     "by hand": {**TUPLE, "top": """
 def collate(rows):
     longest = max(len(r[1]) for r in rows)

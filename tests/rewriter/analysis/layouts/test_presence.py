@@ -56,7 +56,7 @@ memory = Memory()
 )
 def test_each_process_answers_by_its_own_rows(trained: Trained, part: str, built: str) -> None:
     text, findings = trained(built=built, loss=f"part = {part}\n{SKIP}")
-    assert findings == ["local-decision"] and "Accelerator" not in text
+    assert findings == ["local-decision"] and "if accelerator.reduce(torch.tensor(bool(part is None)," in text
 
 
 def test_one_of_several_values(trained: Trained) -> None:
@@ -73,6 +73,26 @@ def test_a_batch_that_may_be_left_out(trained: Trained) -> None:
     none = "if not rows:\n        return None\n    "
     assert "local-decision" in trained(built=built.format(none), batch="batch", loss=loss)[1]
     assert "local-decision" not in trained(built=built.format(""), batch="batch", loss=loss)[1]
+
+
+NONE = {
+    "a choice": "return torch.stack(rows) if rows else None",
+    "a variable": "batch = None\n    if rows:\n        batch = torch.stack(rows)\n    return batch",
+    "the end": "if rows:\n        return torch.stack(rows)",
+    "never": "return torch.stack(rows) if rows else torch.zeros(1, 8)",
+}
+
+
+@pytest.mark.parametrize("given", NONE)
+def test_each_way_in_which_a_collate_function_gives_none(given: str, trained: Trained) -> None:
+    """Only a `return None` of its own was seen: a process without a batch went on, and the others waited for it."""
+    collate = f"def collate(rows):\n    rows = [row for row in rows if row]\n    {NONE[given]}\n"
+    built = collate + "loader = DataLoader(data, batch_size=32, collate_fn=collate)"
+    text, findings = trained(
+        built=built, batch="batch", loss="if batch is None:\n    continue\nloss = model(batch).mean()"
+    )
+    assert ("local-decision" in findings) is (given != "never")
+    assert ("if batch is None:" in text) is (given == "never")
 
 
 def test_a_loss_that_may_not_be_there_is_not_reduced(trained: Trained) -> None:

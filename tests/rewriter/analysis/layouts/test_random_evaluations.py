@@ -173,16 +173,19 @@ def test_a_model_that_returns_before_it_draws() -> None:
     assert "broadcast" not in _text(early + LOOP + VALID + TRAIN + PLATEAU)
 
 
-@pytest.mark.parametrize(("given", "received"), [("False", False), ("True", True), ("epoch > 2", True), ("", False)])
+@pytest.mark.parametrize(
+    ("given", "received"),
+    [("False", False), ("True", True), ("epoch > 2", True), ("", False), ("NOISY", False), ("not NOISY", True)],
+)
 def test_noise_that_the_evaluation_switches_off(given: str, received: bool) -> None:
-    """A parameter that is `False` in all calls, or left at its default."""
+    """A parameter that is `False` in all calls, by whatever constant, or left at its default."""
     head = HEAD.replace(
         "    def forward",
         "    def guess(self, x, noisy=False):\n        if noisy:\n            x = x + torch.rand(8)"
         "\n        return self.inner(x)\n\n    def forward",
     )
     loop = LOOP.replace("model(part)", f"model.guess(part{', noisy=' * bool(given)}{given})")
-    text = _text(head + loop + VALID + TRAIN + PLATEAU, code="mean")
+    text = _text(head + "NOISY = False\n" + loop + VALID + TRAIN + PLATEAU, code="mean")
     assert ("broadcast_object_list" in text) is received
 
 

@@ -644,3 +644,33 @@ def test_a_list_that_is_stacked_later_gives_the_same_when_one_is_taken_out() -> 
     assert (found["y"], found["z"], found["n"]) == (Shard(0, rank=2), Each(Shard(0, rank=2)), REPLICATED)
     other = layouts(STACKED_AGAIN.format(dim=", 1"), "layer = nn.Linear(4, 4)", Shard(0, rank=2))
     assert "by their place in the batch" in reason(other["y"])
+
+
+TRANSFORMS = {
+    "torch.fft.rfft(x)": 0,
+    "torch.fft.irfft(x, n=8)": 0,
+    "torch.fft.fft(torch.fft.ifft(x), dim=-2)": 0,
+    "torch.fft.hfft(torch.fft.ihfft(x), 4, -1)": 0,
+    "torch.fft.rfft2(x)": 0,
+    "torch.fft.irfft2(torch.fft.fft2(torch.fft.ifft2(x)), s=(4, 4))": 0,
+    "torch.fft.fftn(x, dim=(1, 2))": 0,
+    "torch.fft.irfftn(torch.fft.rfftn(x, dim=[-2, -1]), dim=[-2, -1])": 0,
+    "torch.fft.ifftshift(torch.fft.fftshift(x, dim=-1), dim=(1, 2))": 0,
+    "x * torch.fft.fftfreq(8) * torch.fft.rfftfreq(14)": 0,
+    "torch.fft.fft(x, dim=0)": None,
+    "torch.fft.fft2(x, dim=(0, 1))": None,
+    "torch.fft.ifftn(x)": None,
+}
+
+
+@pytest.mark.parametrize(("made", "dim"), TRANSFORMS.items())
+def test_a_fourier_transform_mixes_the_dimensions_that_it_names(made: str, dim: int | None) -> None:
+    made_of = layouts(f"y = {made}")["y"]
+    assert made_of.dim == dim if isinstance(made_of, Shard) else dim is None and isinstance(made_of, Unclear)
+
+
+def test_what_is_put_into_a_tensor_and_not_known_is_the_reason() -> None:
+    """That it was put there was said, not why it is not known."""
+    step = "out = torch.zeros(len(x), 4, 8)\nout[:, :, :2] = strange(x)[:, :, :2]"
+    held = layouts(step)["out"]
+    assert isinstance(held, Unclear) and "strange" in held.reason

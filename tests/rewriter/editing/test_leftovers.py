@@ -6,7 +6,7 @@ import libcst as cst
 import pytest
 
 from torchlift.rewriter.analysis.syntax.resolving import resolve
-from torchlift.rewriter.editing.unused_variables import drop_idle
+from torchlift.rewriter.editing.leftovers import Written, tidied
 
 KEPT = {
     "still read": ("flag = args.gpu\nif flag:\n    f()\nprint(flag)\n", "flag = args.gpu\nprint(flag)\n"),
@@ -52,7 +52,7 @@ def test_gone_with_its_last_reader(before: str, expected: str) -> None:
 
 def test_a_module_that_others_import_keeps_its_names() -> None:
     before, after = "flag = 1\nif flag:\n    f()\n", "flag = 1\n"
-    assert drop_idle(resolve(cst.parse_module(before)), cst.parse_module(after), entry=False).code == after
+    assert _dropped(before, after, outside=True) == after
 
 
 def test_a_comment_of_the_device_goes_and_any_other_stays() -> None:
@@ -60,5 +60,6 @@ def test_a_comment_of_the_device_goes_and_any_other_stays() -> None:
     assert _dropped(before, before.replace("f(a, b)\n", "")) == "import os\n# the seed of all evil\nh()\n"
 
 
-def _dropped(before: str, after: str) -> str:
-    return drop_idle(resolve(cst.parse_module(before)), cst.parse_module(after), entry=True).code
+def _dropped(before: str, after: str, *, outside: bool = False) -> str:
+    names, tree = resolve(cst.parse_module(before)), cst.parse_module(after)
+    return tidied([Written(names, tree, open=outside)])[0].code

@@ -1,8 +1,24 @@
-"""Reasons as sentences: why an edit is made, with the user's own names in it."""
+"""
+Reasons: what was found, as data. The modules of this folder hold one class for each kind of finding.
+
+A reason holds the place, the values and the names that a sentence about it needs. The sentence is in ``wording``. Why
+an edit is made is a short phrase, which is put together here.
+"""
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import libcst as cst
+
+
+class Reason(Protocol):
+    """What the analysis has found at one place of the source."""
+
+    @property
+    def node(self) -> cst.CSTNode | None:
+        """The place, or None for the file as a whole."""
+
 
 _LONGEST = 100
 """Of a longer piece of code the sentence says "this"."""

@@ -1,0 +1,98 @@
+"""Magics name the variables of the notebook as its code does: what they read of the training is given back to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.notebooks.document import masked, read_notebook
+from torchlift.rewriter.notebooks.magics import run_by, used_by_magics
+from torchlift.rewriter.notebooks.migrating import plan_notebook
+from torchlift.rewriter.result import FileResult
+
+IMPORTS = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset"
+BUILD = (
+    "x = torch.randn(64, 4)\nloader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=8)\n"
+    "model = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+)
+LOOP = (
+    "losses = []\nfor rows, y in loader:\n    loss = nn.functional.mse_loss(model(rows), y)\n"
+    "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n    losses.append(loss.item())"
+)
+
+
+def migrated(*cells: str) -> FileResult:
+    made = [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": text} for text in cells
+    ]
+    data = {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    notebook = read_notebook(json.dumps(data).encode(), Path("train.ipynb"))
+    (file,) = plan_notebook(notebook, (), CATALOGUE, Config()).result().files
+    return file
+
+
+def texts(file: FileResult) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(file.after.decode())["cells"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("%timeit model(x)", "model, x"),
+        ("%timeit -n 10 -o model(x)", "model, x"),
+        ("%time out = model(x)", "model, x"),
+        ("out = %timeit -o model(x)", "model, x"),
+        ("%store losses", "losses"),
+        ("!echo $losses", "losses"),
+        ("!echo {losses[-1]}", "losses"),
+    ],
+)
+def test_what_a_later_magic_reads_is_given_back(line: str, names: str) -> None:
+    file = migrated(IMPORTS, BUILD, LOOP, line)
+    assert not [found for found in file.diagnoses if found.severity.value == "blocked"]
+    cells = texts(file)
+    assert cells[3] == line
+    given = set(cells[2].partition(" = notebook_launcher(")[0].rpartition("\n")[2].split(", "))
+    assert given == set(names.split(", "))
+
+
+def test_a_magic_that_reads_what_its_own_cell_trains_is_refused() -> None:
+    (found,) = migrated(IMPORTS, BUILD, f"{LOOP}\n!echo {{losses[-1]}}").diagnoses
+    assert (found.id, found.case) == ("notebook-state", "magic")
+    assert found.message.startswith("a magic reads `losses`, which the training makes")
+
+
+@pytest.mark.parametrize("line", ["!echo $HOME", "!mkdir -p runs", "!wget {address}", "%matplotlib inline"])
+def test_a_magic_that_reads_nothing_of_the_training_stays(line: str) -> None:
+    file = migrated(f"{IMPORTS}\naddress = 'a.zip'", BUILD, f"{line}\n{LOOP}")
+    assert not [found for found in file.diagnoses if found.severity.value == "blocked"]
+    assert texts(file)[2].startswith(f"{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "reads", "binds"),
+    [
+        ("files = !ls {folder}", {"folder"}, {"files"}),
+        ("%time score = test(model)", {"test", "model"}, {"score"}),
+        ("%store -r losses", set(), {"losses"}),
+        ("!awk '{print $1}' a.txt", set(), set()),
+        ("!echo $$", set(), set()),
+        ("%env KEY=$key", {"key"}, set()),
+        ("%who", set(), set()),
+        ("%%bash\necho $PATH {a}", set(), set()),
+        ("%%writefile $name\nx = {value}", {"name"}, set()),
+        ("text = '$losses {model}'", set(), set()),
+    ],
+)
+def test_names(line: str, reads: set[str], binds: set[str]) -> None:
+    found = used_by_magics(masked(line))
+    assert found[0] - {"1", "print"} == reads and found[1] == binds
+
+
+def test_the_code_that_a_magic_runs() -> None:
+    assert run_by("%timeit -n 10 -r 3 fit(model)") == "fit(model)"
+    assert run_by("%time fit(") == "" and run_by("!ls") == ""
