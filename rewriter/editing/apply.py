@@ -24,6 +24,7 @@ from .edits import (
     Remove,
     Replace,
     between,
+    speaks_of_device,
     speaks_of_shape,
     with_argument,
 )
@@ -347,9 +348,14 @@ def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool], attached: b
     lines = [line for line in above if line.comment is None or not (alone and drops(line.comment.value))]
     trailing = getattr(statement, "trailing_whitespace", None)
     comment = trailing.comment if isinstance(trailing, cst.TrailingWhitespace) else None
-    if comment is not None and not (drops(comment.value) or speaks_of_shape(comment.value)):
+    if comment is not None and not (drops(comment.value) or _goes_along(comment.value, drops)):
         lines.append(cst.EmptyLine(comment=comment))
     return lines
+
+
+def _goes_along(comment: str, drops: Callable[[str], bool]) -> bool:
+    """Whether a comment on the line of a removed statement is on that alone: a shape, the GPU in another language."""
+    return speaks_of_shape(comment) or (drops("# gpu") and speaks_of_device(comment, foreign=True))
 
 
 def _above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.EmptyLine]:

@@ -122,13 +122,15 @@ def speaks_of_moving(comment: str) -> bool:
     return bool(words) and all(w in _MOVING for w in words) and bool({"device", "gpu", "cuda", "gpus"} & set(words))
 
 
-def speaks_of_device(comment: str) -> bool:
-    """Whether a comment is a few words on the choice of the device, and no code that is commented out."""
+def speaks_of_device(comment: str, *, foreign: bool = False) -> bool:
+    """Whether a comment is a few words on the choice of the device, and no code that is commented out; ``foreign``: in
+    any language."""
     words = re.findall(r"[A-Za-z]+", comment.lower())
     code = any(sign in comment for sign in "=()")
     others = sum(letter.isalpha() and not letter.isascii() for letter in comment)
     return (
         not code
+        and (foreign or not others)
         and len(words) + others / 2 <= _FEW  # two signs of a script without spaces count as a word
         and not {"device", "devices", "gpu", "gpus", "cuda", "cpu"}.isdisjoint(words)
     )

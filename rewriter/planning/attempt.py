@@ -9,7 +9,7 @@ import libcst as cst
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.values import Unit, origins
 from ..analysis.devices.constants import Constants
-from ..analysis.devices.cpu_only import cpu_only
+from ..analysis.devices.cpu_only import cpu_only, made_in_forward
 from ..analysis.devices.device_attributes import given_aims, kept_device
 from ..analysis.devices.device_flags import Flag, always_cpu, cpu_flag, unread
 from ..analysis.devices.fed_before_move import fed_before_move
@@ -210,6 +210,8 @@ class Attempt:
                 part.scattered = []
         self.settings.flag = flag
         self._tell(told)
+        if flag is None and not asks and program.existing is None:
+            self._tell(made_in_forward(self.state, self.reach, self.training, self.plan.prepared))
 
     def _kept_flag(self, placements: Sequence[Placement]) -> Flag | None:
         """The condition under which an object keeps the CPU as its device."""

@@ -16,7 +16,7 @@ from ..editing.indentation import evened
 from ..editing.positions import Starts, code, locate, start
 from ..facts.module_paths import ModulePaths
 from ..findings import Severity
-from ..result import Diagnosis, Trait
+from ..result import CausePlace, Diagnosis, Trait
 from .check import ModuleTexts, check
 from .shown_figures import COUNTED, DIVIDED, EVALUATION
 from .violation import Violation
@@ -81,7 +81,7 @@ def diagnoses(
         found[gap.place.unit.name].diagnoses.append(_unchecked(gap, lines))
     named = {trait.name for module in modules for trait in module.traits if trait.kind in ("running", "figure")}
     named |= {name for figure in checked.figures if figure.invariant == DIVIDED for name in _assigned(figure.place)}
-    own: dict[tuple[str, int], list[str]] = defaultdict(list)
+    own: dict[tuple[str, int, CausePlace | None], list[str]] = defaultdict(list)
     for figure in checked.figures:
         of = lines[figure.place.unit.name]
         if figure.invariant == DIVIDED:
@@ -92,13 +92,13 @@ def diagnoses(
             continue
         line = of.original(figure.place)
         if figure.invariant == EVALUATION:
-            own[figure.place.unit.name, line].append(figure.words)
+            own[figure.place.unit.name, line, of.around(figure.place)].append(figure.words)
         elif figure.invariant == COUNTED:
             found[figure.place.unit.name].diagnoses.append(_own_count(figure.words, line))
         else:
             found[figure.place.unit.name].traits.append(Trait("shown", figure.words, line))
-    for (name, line), words in own.items():
-        found[name].diagnoses.append(_own_figures(words, line))
+    for (name, line, cause), words in own.items():
+        found[name].diagnoses.append(_own_figures(words, line, cause))
     return dict(found)
 
 
@@ -123,6 +123,15 @@ class _Lines:
             self._origins = list(_origins(before, after))
         line = self.emitted(place)[0]
         return self._origins[line - 1] if 0 < line <= len(self._origins) else 0
+
+    def around(self, place: CodePlace) -> CausePlace | None:
+        """The function that shows the figures, which are then one finding."""
+        function = place.unit.names.function(place.node)
+        line = self.original(place._replace(node=function)) if isinstance(function, cst.FunctionDef) else 0
+        if not line:
+            return None
+        text = code(self._module.before).split("\n")[line - 1]
+        return CausePlace("it shows them", line, len(text) - len(text.lstrip()) + 1, len(text.rstrip()) + 1, text)
 
     def told(self, place: CodePlace) -> bool:
         """Whether a finding asks for something at the place, or at the statement that contains it."""
@@ -154,18 +163,19 @@ def _failed(violation: Violation, lines: Mapping[str, _Lines], written: bool) ->
     )  # fmt: skip
 
 
-def _own_figures(words: Sequence[str], line: int) -> Diagnosis:
+def _own_figures(words: Sequence[str], line: int, cause: CausePlace | None) -> Diagnosis:
     texts = [f"`{text}`" for text in words]
-    shown, made, them = f"{texts[0]} is", "it is", "it"
+    shown = f"{texts[0]} is"
     if len(texts) > 1:
-        shown, made, them = f"{', '.join(texts[:-1])} and {texts[-1]} are", "they are", "them"
+        shown = f"{', '.join(texts[:-1])} and {texts[-1]} are"
     return Diagnosis(
         "own-figure", Severity.REVIEW,
         f"{shown} shown, and computed from the rows of one process: what the main process shows is the figure of "
         "its own rows",
-        f"gather what {made} computed from with accelerator.gather_for_metrics(...), or read {them} so",
+        "gather what is shown, or what it is computed from, with accelerator.gather_for_metrics(...), or read it as "
+        "that of one process",
         line,
-        1, case="shown",
+        1, cause=cause, case="shown",
     )  # fmt: skip
 
 

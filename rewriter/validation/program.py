@@ -111,16 +111,28 @@ class EmittedProgram:
         return found
 
     def is_whole_at(self, unit: Unit, node: cst.CSTNode, loader: Origin) -> bool:
-        """Whether a loader is sure to be prepared only after something reads it: the code that makes it does so, and no
-        loop comes back to the reading."""
+        """Whether a loader is sure to be prepared only after something reads it: the code that makes it does so, or
+        that alone calls what makes it, and no loop comes back to the reading."""
         record, names = self.prepared.get(loader), unit.names
-        if record is None or record.unit is not unit or self.unit_of(loader.node) is not unit:
-            return False
-        if len({names.function(each) for each in (node, record.node, loader.node)}) != 1:
+        made = self._made_for(loader, names.function(node)) if record is not None and record.unit is unit else None
+        if record is None or made is None or names.function(record.node) is not names.function(node):
             return False
         around = set(names.enclosing(record.node, cst.For, cst.While)) & set(names.enclosing(node, cst.For, cst.While))
-        again = around - set(names.enclosing(loader.node, cst.For, cst.While))
+        again = around - set(names.enclosing(made, cst.For, cst.While))
         return not again and names.order(record.node) > names.end(node)
+
+    def _made_for(self, loader: Origin, code: Code) -> cst.CSTNode | None:
+        """What makes a loader in some code, or the one call there of the functions that make it; None for neither."""
+        node, seen = loader.node, set[Code]()
+        while (home := self.unit_of(node)) is not None and (maker := home.names.function(node)) not in seen:
+            if maker is code:
+                return node
+            seen.add(maker)
+            sites = list(self.reach.sites(maker))
+            if len(sites) != 1:
+                return None
+            node = sites[0]
+        return None
 
     def preparing(self, origin: Origin) -> CallRecord | None:
         """The call that prepares something, or the whole that contains it; None if there is none."""

@@ -11,6 +11,7 @@ from ..facts.reasons.devices import (
     EarlyTensor,
     FixedGpu,
     LentWrapper,
+    MadeInForward,
     NumberedGpu,
     OnHost,
     PartOnCpu,
@@ -157,6 +158,19 @@ def _second_gpu(found: SecondGpu) -> Finding:
         "no action needed if one GPU can hold all of it; a model that is split over GPUs is migrated by hand",
         Severity.REVIEW,
         case="several-gpus",
+    )
+
+
+@worded.register(MadeInForward)
+def _made_in_forward(found: MadeInForward) -> Finding:
+    return Finding(
+        "device_placement",
+        found.node,
+        f"the script never moves {found.model}, and prepare(...) does: this tensor is made on the CPU, which causes a "
+        "device mismatch with the weights on a GPU",
+        "make it where the weights are: device=next(self.parameters()).device",
+        Severity.REVIEW,
+        case="in-forward",
     )
 
 

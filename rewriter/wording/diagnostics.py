@@ -157,11 +157,14 @@ def _outside_saver(found: OutsideSaver) -> Finding:
 
 @worded.register(UnknownSaver)
 def _unknown_saver(found: UnknownSaver) -> Finding:
+    why = f"nothing that was found in this program defines this {found.method}"
+    if found.classes:
+        named = ", ".join(f"`{name}`" for name in found.classes)
+        why = f"it is not seen whether this {found.method} is that of {named}"
     return Finding(
         "once",
         found.node,
-        f"nothing that was found in this program defines this {found.method}: if it writes a file, every "
-        "process writes it",
+        f"{why}: if it writes a file, every process writes it",
         "call it on the main process: if accelerator.is_main_process",
         case="outside-code",
     )

@@ -86,6 +86,21 @@ def test_a_command_that_each_process_may_need_is_left_and_reported(command: str,
     assert lines(imports="import os", epoch=command) == ([], [], ["once"])
 
 
+ASKING = {
+    "the size of the terminal": ("width = os.popen('stty size', 'r').read()", []),
+    "the version of the code": ("version = subprocess.check_output(['git', 'rev-parse', 'HEAD'])", []),
+    "into a file": ("failed = os.system('git log > log.txt')", ["once"]),
+    "a command that it is given": ("width = os.popen(command).read()", ["once"]),
+    "another one": ("width = os.popen('make width').read()", ["once"]),
+}
+
+
+@pytest.mark.parametrize(("command", "findings"), ASKING.values(), ids=ASKING)
+def test_a_command_that_only_asks_is_no_finding(command: str, findings: list[str], lines: Lines) -> None:
+    """Each process may ask for itself."""
+    assert lines(imports="import os\nimport subprocess\nfrom run import command", epoch=command) == ([], [], findings)
+
+
 PRINTS = {
     "a print": ("print('epoch', epoch)", "accelerator.print('epoch', epoch)"),
     "keywords stay": ("print(epoch, end='', flush=True)", "accelerator.print(epoch, end='', flush=True)"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from torchlift.rewriter.config import Target
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config, Target
+from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.result import FileResult
+from torchlift.rewriter.source import decode
 
 SCRIPT = """\
 import numpy as np
@@ -859,3 +863,38 @@ def test_a_length_beside_a_figure_keeps_it_from_nothing(migrated: Migrated) -> N
     text = migrated(BY_COLUMNS)
     assert 'total += accelerator.reduce(loss.detach(), reduction="mean").item()' in text
     assert "accelerator.print(step, len(train_data_shard) // 8, mean)" in text
+
+
+ARRAYS = """\
+import numpy as np
+import torch
+images, labels = np.random.rand(100, 8, 8, 3), np.random.randint(0, 2, 100)
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def as_tensor(rows):
+    return torch.from_numpy({turned}).float()
+for step in range(50):
+    chosen = np.random.randint(len(images), size=16)
+    x, y = as_tensor(images[chosen]), torch.from_numpy(labels[chosen])
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("turned", "shared"),
+    [
+        ("rows.transpose((0, 3, 1, 2))", True),
+        ("rows.transpose(0, 3, 1, 2)", True),
+        ("np.transpose(rows, (0, 3, 1, 2))", True),
+        ("rows.transpose((3, 1, 2, 0))", False),
+        ("rows.transpose(order)", False),
+    ],
+)
+def test_the_dimensions_of_an_array_may_be_ordered_anew(turned: str, shared: bool) -> None:
+    """Pictures with their channels last: the script was refused, though the rows stay first."""
+    script = ARRAYS.format(turned=turned)
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("accelerator.shard_batch(" in file.after.decode()) is shared and file.blocked is not shared

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.reasons import Reason
-from ...facts.reasons.devices import HostMeeting, OnHost, StaysOnHost
+from ...facts.reasons.devices import HostMeeting, MadeInForward, OnHost, StaysOnHost
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
@@ -65,6 +65,45 @@ def cpu_only(
     found = list(_meetings(state, reach, training, early, prepared))
     meetings = tuple(dict.fromkeys(meeting for *_, meeting in found))
     return StaysOnCpu(*found[0][:2], meetings[:_NAMED]) if found else None
+
+
+def made_in_forward(
+    state: State, reach: Reach, training: Training, prepared: Container[Origin]
+) -> Iterator[tuple[Unit, Reason]]:
+    """
+    The tensors that a prepared model makes by hand while it runs, in a script that names a device and never moves the
+    model: one that moves it had them on the wrong device already.
+    """
+    if any(outside_name(record).startswith("torch.set_default_") for record in state.calls.values()):
+        return
+    moves = [record for record in state.calls.values() if _puts_on_device(record.node)]
+    moved = {whole(state, o) for record in moves for o in origins(record.receiver, Role.MODEL)}
+    told: set[cst.CSTNode] = set()
+    for model in (m for m in training.models if m in prepared and m not in moved):
+        klass = state.klass.get(model)
+        forward = klass.method("forward") if klass is not None else None
+        if klass is None or forward is None:
+            continue
+        own = (
+            {n for code in reach.below(init.node) for n in reach.own(code)}
+            if (init := klass.method("__init__"))
+            else ()
+        )
+        if any(record.node in own for record in moves) or any(_made_there(node) for node in own):
+            continue
+        for node in reach.runs(forward.node.body, forward.unit):
+            if isinstance(node, cst.Call) and node in state.calls and node not in told and _is_by_hand(state, node):
+                told.add(node)
+                yield state.calls[node].unit, MadeInForward(node, klass.node.name.value)
+
+
+def _puts_on_device(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and method_name(call) in ("to", "cuda")
+
+
+def _made_there(node: cst.CSTNode) -> bool:
+    """``nn.Linear(8, 8, device=device)``."""
+    return isinstance(node, cst.Call) and keyword(node, "device") is not None
 
 
 def _meetings(

@@ -214,18 +214,25 @@ class Mover:
         """
         Whether the receiver of ``.cuda()`` is something that torch moves, and not an object of a class of the script.
 
-        Where nothing is known of it and a number is given, it is moved only if that takes its place: ``x = x.cuda(1)``,
-        not ``toolkit.cuda(12)``.
+        Where nothing is known of it, and a number is given or a function got it, it is moved only if that takes its
+        place: ``x = x.cuda(1)``, not ``toolkit.cuda(12)``. A storage, ``lambda storage, _: storage.cuda()``, has
+        another ``to``.
         """
         receiver = self.state.calls[call].receiver
         if receiver is None or self.reach.called(call):
             return False
         if any(isinstance(t, (Origin, Unknown)) for t in receiver.things):
             return True
-        assign = self.state.calls[call].unit.names.parents.get(call)
+        if receiver.things or not isinstance(call.func, cst.Attribute):
+            return False
+        unit, moved = self.state.calls[call].unit, call.func.value
+        assign = unit.names.parents.get(call)
         target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
-        itself = isinstance(call.func, cst.Attribute) and target is not None and target.deep_equals(call.func.value)
-        return not receiver.things and (itself or not any(arg.keyword is None for arg in call.args))
+        if target is not None and target.deep_equals(moved):
+            return True
+        binding = unit.names.binding(moved) if isinstance(moved, cst.Name) else None
+        given = binding is not None and any(isinstance(d, cst.Param) for d in binding.definitions)
+        return not given and not any(arg.keyword is None for arg in call.args)
 
     def _device_argument(self, call: cst.Call) -> cst.Arg | None:
         for position, arg in enumerate(call.args):

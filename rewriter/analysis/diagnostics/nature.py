@@ -53,10 +53,13 @@ def nature(
     yield from _cuda_only(facts)
     loaders = {fact.name for fact in facts.roles if fact.role is Role.LOADER}
     prepared = {name for prepare in facts.prepares for name in prepare.names}
+    layers = set(_layers(names))
     for call in names.calls:
         written = dotted(call.func)
         last = written.rpartition(".")[2]
         if (kind := by_nature(call)) is not None:
+            if written in layers:
+                continue  # where it is made it is named
             if call not in unbuilt and not (by_hand and kind == "statistics"):
                 yield call, kind, last
         elif written == "len" and len(call.args) == 1:
@@ -66,6 +69,13 @@ def nature(
                     yield call, "length", loader
     steps = () if by_hand else _steps(names, loaders | prepared)
     yield from (found for found in steps if found[0] not in unbuilt)
+
+
+def _layers(names: Names) -> Iterator[str]:
+    """What is given such a layer: ``self.dropout`` of ``self.dropout = nn.Dropout(0.5)``."""
+    for assign in names.every(cst.Assign):
+        if isinstance(assign.value, cst.Call) and by_nature(assign.value) is not None:
+            yield from (dotted(target.target) for target in assign.targets)
 
 
 def _counts_what_is_added(names: Names, call: cst.Call, loader: str) -> bool:

@@ -160,7 +160,9 @@ def _unseen_savers(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
             yield OutsideSaver(call, names[0].rpartition(".")[2])
             return
         if _saves_itself(state, record) and not guarded(state, unit, call):
-            yield UnknownSaver(call, method_name(call))
+            classes = (klass for each in reach.units for klass in each.classes.values())
+            owners = (c.node.name.value for c in classes if method_name(call) in c.unit.names.scopes[c.node].bindings)
+            yield UnknownSaver(call, method_name(call), tuple(dict.fromkeys(owners)))
             return
 
 

@@ -22,6 +22,7 @@ from ..syntax.leaving import ends
 from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants, nodes_in
 from ..training.draws import drawn
+from .brought import only_asks
 from .existing_guards import Together, guarded, names_main, starred
 from .handle_reads import HandleReads
 
@@ -198,7 +199,7 @@ class Handles:
         if name == "h5py.File":
             mode = keyword(call, "mode") or (call.args[1].value if len(call.args) > 1 else None)
             return isinstance(mode, cst.SimpleString) and "r" not in str(mode.evaluated_value)
-        return True
+        return name not in COMMANDS or not only_asks(call)
 
     # Files ------------------------------------------------------------------------------------------------------------
 

@@ -176,10 +176,17 @@ class _Collating:
             return True
         if any(_asks_for_padding(arg) for arg in node.args):
             return True
+        if not self.reach.called(node) and self._is_handed(node.func):
+            return True  # as far as can be told: what it does with the rows is not known
         for function in self.reach.called(node):
             if function not in self.pads and function not in self.above:
                 self.pads[function] = _Collating(self.reach, function, self.above).padding() is not None
         return any(self.pads.get(function, False) for function in self.reach.called(node))
+
+    def _is_handed(self, func: cst.BaseExpression) -> bool:
+        """Whether what is called is a function that this one is handed, ``partial(collate, finish=finish)``."""
+        binding = self.reach.unit(self.function).names.binding(func) if isinstance(func, cst.Name) else None
+        return binding is not None and any(isinstance(definition, cst.Param) for definition in binding.definitions)
 
 
 class _Growing(_Collating):

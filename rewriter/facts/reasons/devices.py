@@ -54,6 +54,14 @@ class HostMeeting(NamedTuple):
     """What is kept, or given."""
 
 
+class MadeInForward(NamedTuple):
+    """A tensor that a model makes on the CPU, where the script leaves the model."""
+
+    node: cst.CSTNode
+    model: str
+    """The class of the model."""
+
+
 class StaysOnHost(NamedTuple):
     """A script that names no device, and would meet the GPU with tensors of the CPU."""
 

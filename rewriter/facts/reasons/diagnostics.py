@@ -74,10 +74,12 @@ class OutsideSaver(NamedTuple):
 
 
 class UnknownSaver(NamedTuple):
-    """A method that nothing in the program defines, and that may write a file."""
+    """A method that is not seen, and that may write a file."""
 
     node: cst.CSTNode
     method: str
+    classes: tuple[str, ...]
+    """The classes of the program with a method of that name: one of them may be meant."""
 
 
 class ReplacedMethod(NamedTuple):

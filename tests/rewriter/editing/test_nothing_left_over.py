@@ -317,3 +317,10 @@ def test_an_object_of_the_scripts_own_has_a_method_of_that_name() -> None:
     own = "class Toolkit:\n    def cuda(self):\n        return self\n\n\n"
     (text,) = _migrated(HEAD + "\n\n" + own + "print(Toolkit().cuda())\nnet = nn.Linear(4, 2).cuda()\n" + LOOP)
     assert "Toolkit().cuda()" in text and "Linear(4, 2)\n" in text
+
+
+def test_a_storage_stays_as_it_is() -> None:
+    """Its ``to`` takes the device by keyword alone."""
+    loads = "state = torch.load('net.pt', map_location=lambda storage, _: storage.cuda())\nnet.load_state_dict(state)\n"
+    (text,) = _migrated(HEAD + "net = nn.Linear(4, 2).cuda()\n" + loads + LOOP)
+    assert "storage.to(" not in text

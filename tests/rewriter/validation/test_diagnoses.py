@@ -81,3 +81,15 @@ def test_the_figures_of_one_line_are_told_together() -> None:
     assert found.id == "own-figure" and found.message.startswith("`y` and `out` are shown")
     (found,) = said(AFTER + evaluated.replace("print(y, out)", "print(out)"))
     assert found.message.startswith("`out` is shown")
+
+
+def test_the_figures_that_one_function_shows_have_one_cause() -> None:
+    """They are one finding in a report, with its places: each picture of a sample was one of its own."""
+    shown = "    for x, y in held:\n        out = model(x)\n    print(y)\n    print(out)\n"
+    for head, causes in (("def show():", {"it shows them"}), ("if 1:", set())):
+        called = "show()\n" if causes else ""
+        text = f"{AFTER}held = accelerator.prepare(DataLoader(data, 8))\n{head}\n{shown}{called}"
+        found = diagnoses([Emitted(ENTRY, cst.parse_module(text), None)], (), LAYOUT, written=False)[ENTRY].diagnoses
+        assert [one.id for one in found] == ["own-figure"] * 2
+        assert {one.cause.label for one in found if one.cause is not None} == causes
+        assert len({(one.remedy, one.cause) for one in found}) == 1

@@ -244,6 +244,10 @@ EARLY = {
         "batches = iter(loader)\nfor x in enumerate(batches):\n    print(x)\n    break\n"
     ),
     "one batch that is drawn": "x, y = next(iter(loader))\nprint(x)\n",
+    "one batch of a loader that a function makes": (
+        "def batches():\n    return DataLoader(rows, batch_size=8)\nloader = batches()\n"
+        "x, y = next(iter(loader))\nprint(x)\n"
+    ),
     "each of several that are made": (
         "for fold in range(2):\n    loader = DataLoader(rows, batch_size=8)\n    for x in loader:\n        print(x)\n"
         "    loader = accelerator.prepare(loader)\n"
@@ -252,6 +256,10 @@ EARLY = {
 LATE = {
     "a loop that comes back to it": (
         "for fold in range(2):\n    for x in loader:\n        print(x)\n    loader = accelerator.prepare(loader)\n"
+    ),
+    "a function that makes one more": (
+        "def batches():\n    return DataLoader(rows, batch_size=8)\nloader = batches()\n"
+        "loader = accelerator.prepare(loader)\nx, y = next(iter(loader))\nprint(x)\nloader = batches()\n"
     ),
     "a function that is called later": "def look():\n    for x in loader:\n        print(x)\n",
 }

@@ -46,6 +46,7 @@ from .layout import (
     settled,
     varies,
 )
+from .memory import without_entry
 from .models import Models
 from .narrowing import only_tensor
 from .operations import applied, collected, elements, made, typed
@@ -59,6 +60,7 @@ _SETS = frozenset({"set", "frozenset"})
 _ASKS = frozenset("isinstance print type hasattr id str repr".split())
 _GROWS = frozenset("append extend insert add appendleft".split())
 _SAME_VALUES = (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Reshape)
+_CHANGES = frozenset("update setdefault pop popitem clear".split())
 _TAKES = frozenset("items values keys get pop copy popleft setdefault".split())
 
 
@@ -297,6 +299,8 @@ class Calls(Models):
             if varies(value) or held:
                 self._grow(node.func.value, base, value)
             return REPLICATED
+        if name in _CHANGES and isinstance(base, Several) and (base.names or not base.items):
+            return self._change(node, name, base, given)
         if name in _TAKES and held:
             return (
                 Each(Several((REPLICATED, inner(base))))
@@ -304,6 +308,26 @@ class Calls(Models):
                 else (inner(base) if name in ("get", "pop", "popleft", "setdefault") else base)
             )
         return None
+
+    def _change(self, node: cst.Call, name: str, table: Several, given: Arguments) -> Layout:
+        """What a method gives that adds entries to a table, or takes one out: ``losses.update(parts)``."""
+        assert isinstance(node.func, cst.Attribute)
+        first, layout = given.plain[0] if given.plain else (None, None)
+        key = str(first.evaluated_value) if isinstance(first, cst.SimpleString) else ""
+        if name == "pop" and key in table.names:
+            self._assign(node.func.value, without_entry(table, key))
+            return table.items[table.names.index(key)]
+        if name == "setdefault" and key in table.names:
+            return table.items[table.names.index(key)]
+        if name == "update" and isinstance(layout, Several) and layout.names and not given.named:
+            entries = dict(zip(table.names, table.items, strict=True)) | dict(
+                zip(layout.names, layout.items, strict=True)
+            )
+            self._assign(node.func.value, Several(tuple(entries.values()), tuple(entries)))
+            return REPLICATED
+        value = join_all((inner(table), *map(inner, given.layouts())))
+        self._assign(node.func.value, Each(value))  # of any keys
+        return REPLICATED if name in ("update", "clear") else value
 
     def _grow(self, container: cst.BaseExpression, base: Layout, value: Layout) -> None:
         """Put something into a list; one that is begun outside a loop over rows has something of each."""

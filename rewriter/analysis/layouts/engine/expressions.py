@@ -134,6 +134,8 @@ class Expressions(Memory):
 
     def _of_dict(self, node: cst.Dict) -> Layout:
         keys = [e.key for e in node.elements if isinstance(e, cst.DictElement)]
+        if not node.elements:
+            return Several(())  # to be filled: its entries are known as long as their keys are written out
         names = tuple(str(key.evaluated_value) for key in keys if isinstance(key, cst.SimpleString))
         if names and len(set(names)) == len(node.elements):
             return Several(tuple(self._eval(element.value) for element in node.elements), names)

@@ -125,6 +125,11 @@ class Interpreter(Calls):
                 self._assign(node.target, self._arithmetic(left, right, node.operator, node))
         elif isinstance(node, cst.Expr):
             self._eval(node.value)
+        elif isinstance(node, cst.Del):
+            gone = [e.value for e in node.target.elements] if isinstance(node.target, cst.Tuple) else [node.target]
+            for entry in gone:
+                if isinstance(entry, cst.Subscript):
+                    self._take_out(entry)
         elif isinstance(node, cst.Return):
             if self._returned:
                 self._return(node.value)

@@ -236,6 +236,12 @@ class Memory(ABC):
         reason = f"`{code(target)}` is set, and what `{code(target.value)}` holds then cannot be told"
         self._assign(target.value, held or Unclear(reason, target))
 
+    def _take_out(self, target: cst.Subscript) -> None:
+        """``del values["loss"]``."""
+        base, key = self._eval(target.value), entry_key(target)
+        if isinstance(base, Several) and base.names:
+            self._assign(target.value, without_entry(base, key) if key else Each(inner(base)))
+
     def _is_in_place(self, target: cst.Subscript, base: Layout, layout: Layout) -> bool:
         """``out[:, t, :] = x``: rows are put where the same rows are."""
         if not isinstance(base, Shard) or not isinstance(layout, Shard):
@@ -276,8 +282,14 @@ class Memory(ABC):
 
 def _with_entry(base: Layout, key: str, layout: Layout) -> Layout:
     """A table with one entry set: its entries are known by their keys, as long as all of them are."""
-    if isinstance(base, Each) or (isinstance(base, Several) and not base.names):
+    if isinstance(base, Each) or (isinstance(base, Several) and base.items and not base.names):
         return Each(join(inner(base), inner(layout)))
     held = dict(zip(base.names, base.items, strict=True)) if isinstance(base, Several) else {}
     held[key] = layout
     return Several(tuple(held.values()), tuple(held))
+
+
+def without_entry(table: Several, key: str) -> Several:
+    """A table after one of its entries is taken out."""
+    held = [(name, item) for name, item in zip(table.names, table.items, strict=True) if name != key]
+    return Several(tuple(item for _, item in held), tuple(name for name, _ in held))

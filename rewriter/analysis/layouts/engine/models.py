@@ -52,7 +52,7 @@ class Models(Functions):
         functions = self._run_by(record)
         fed, layer = any(map(holds_chosen, given.layouts())), self._is_layer(record)
         shards = [one for layout in given.layouts() for one in held(layout) if isinstance(one, Shard)]
-        if layer and len({one.dim for one in shards if one.spread}) > 1:
+        if len({one.dim for one in shards if one.spread}) > 1 and layer and self._is_bare(record):
             return paired(record.node)
         rows = [one for one in shards if one.dim]
         reason = f"a model is given rows along dimension {rows[0].dim}" if rows else ""
@@ -85,6 +85,12 @@ class Models(Functions):
         """Whether what a call runs is of a class of torch's own."""
         modules = origins(self.state.values.get(record.node.func), Role.MODEL)
         return all(module.qualified and row(module.qualified) is not None for module in modules)
+
+    def _is_bare(self, record: CallRecord) -> bool:
+        """Whether what a call runs are layers without weights: a distance of what they are given."""
+        modules = origins(self.state.values.get(record.node.func), Role.MODEL)
+        known = [found.transfer for module in modules if (found := row(module.qualified or "")) is not None]
+        return bool(known) and all(isinstance(kind, kinds.ModelClass) and kind.bare for kind in known)
 
     def _one_number(self, found: Layout, reduced: str) -> Layout:
         """What a loss of rows gives; in the code of a model one number at least, whatever its rows are."""

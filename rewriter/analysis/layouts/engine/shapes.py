@@ -89,9 +89,10 @@ def reshaped(
             return Unclear("where a dimension is put in is not written", node)
         place = first if first >= 0 else (rows.rank + 1 + first if rows.rank is not None else rows.dim + 1)
         return replace(rows, dim=rows.dim + (place <= rows.dim), rank=_changed(rows.rank, 1), spread=True)
-    if how.how == "transpose":
+    ordered = len(numbers) > 2 or (len(arguments) == 1 and len(numbers) > 1)  # of an array: `x.transpose((0, 3, 1, 2))`
+    if how.how == "transpose" and not ordered:
         return _transposed(rows, (0, 1) if not arguments else tuple(numbers), node)
-    if how.how == "permute":
+    if how.how in ("permute", "transpose"):
         if None in numbers:
             return Unclear("the order of the dimensions is not written", node)
         order = [position(rows, number) for number in numbers if number is not None]

@@ -11,6 +11,7 @@ from ....facts.torch_api.kinds.tensors import ToHost
 from ....facts.torch_api.loading import transfer
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name
+from ...dataflow.changed_tables import changed_elsewhere, changes
 from ...dataflow.values import State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.scopes import Binding
@@ -110,8 +111,8 @@ class EpochStep:
         tests = [a.test for a in around if isinstance(a, (cst.If, cst.While)) and a in self.inside]
         local = [test for test in tests if self._reads_local(test)]
         if turns is None:
-            parts = (part for part in self._deciding(total) if part not in tests and not self._goes_alike(part))
-            return bool(local) or any(map(self._holds_figure, parts))
+            parts = [part for part in self._deciding(total) if part not in tests and not self._goes_alike(part)]
+            return bool(local) or any(map(self._holds_figure, parts)) or any(map(self._filled_locally, parts))
         rows = all(isinstance(inner(self.layouts.value(test)), ShardRow) for test in local)
         return not rows or self._holds_figure(turns)
 
@@ -124,7 +125,26 @@ class EpochStep:
         if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute):
             part = part.func.value if method_name(part) in _OF_TABLES else part
         held = self.layouts.container(part)
-        return isinstance(held, Several) and isinstance(inner(held), Partial)
+        return isinstance(held, Several) and isinstance(inner(held), Partial) and not self._filled_by_others(part)
+
+    def _filled_by_others(self, table: cst.BaseExpression) -> bool:
+        """Whether a function that gets a table or a list adds something to it."""
+        slot = self.state.values.get(table)
+        return slot is not None and not changed_elsewhere(self.state, self.reach.units).isdisjoint(slot.things)
+
+    def _filled_locally(self, part: cst.BaseExpression) -> bool:
+        """Whether a loop goes through a table or a list with figures to which one process adds what another does not:
+        ``if mask.any(): figures["far"] = far``."""
+        around = self.unit.names.parents.get(part)
+        if not isinstance(around, cst.For) or part is not around.iter:
+            return False
+        names = [name for name in nodes_in(part, cst.Name) if holds_figure(self.layouts.container(name))]
+        if any(map(self._filled_by_others, names)):
+            return True
+        bindings = {b for name in names if (b := self.unit.names.binding(name)) is not None}
+        added = (read for b in bindings for read in b.reads if read in self.inside and changes(self.unit, read))
+        conditions = (a.test for read in added for a in self.unit.names.enclosing(read, cst.If, cst.While))
+        return any(test in self.inside and self._reads_local(test) for test in conditions)
 
     def _holds_figure(self, node: cst.CSTNode) -> bool:
         """Whether a loss, or another figure of the batch as it is before a node, is read there."""

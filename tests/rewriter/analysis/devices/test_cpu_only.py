@@ -305,3 +305,50 @@ def test_the_remedy_names_all_that_the_model_is_given() -> None:
     (told,) = [found.remedy for found in file.diagnoses if found.id == "cpu-only"]
     both = "add .to(accelerator.device) to `rows`, add .to(accelerator.device) to `held`"
     assert told == f"to train on GPUs, {both} {ALIKE} and remove cpu=True"
+
+
+LEFT = """\
+import torch
+from torch.utils.data import DataLoader
+from torchvision.models import resnet18
+{top}
+class Shares(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4, 2))
+        {init}
+    def forward(self, x, net):
+        with torch.no_grad():
+            out = net(x.to("cuda"))
+        shares = torch.zeros(len(x), 4){made}
+        shares[:, 0] = out[:, 0].cpu(){made}
+        return shares @ self.weight
+shares = {built}
+optimizer = torch.optim.SGD(shares.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=8)
+net = resnet18().to("cuda")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(shares(x, net).to("cuda"), y.to("cuda"))
+    loss.backward()
+    optimizer.step()
+"""
+USUAL = {"top": "", "init": "pass", "made": "", "built": "Shares()"}
+ELSEWHERE = {
+    "moved": {"built": "Shares().cuda()"},
+    "moved in parallel": {"built": "torch.nn.DataParallel(Shares()).cuda()"},
+    "moved by itself": {"init": "self.to('cuda')"},
+    "made there": {"init": "self.tail = torch.nn.Linear(2, 2, device='cuda')"},
+    "by default": {"top": "torch.set_default_device('cuda')"},
+    "moved as it is made": {"made": ".to(self.weight.device)"},
+}
+
+
+@pytest.mark.parametrize("parts", [{}, *ELSEWHERE.values()], ids=["left on the CPU", *ELSEWHERE])
+def test_what_a_model_makes_on_the_cpu_where_the_script_leaves_it(parts: dict[str, str]) -> None:
+    """`prepare` moves its weights: on a GPU the first step failed, and nothing was said."""
+    script = LEFT.format(**{**USUAL, **parts})
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    told = [found.message for found in file.diagnoses if found.case == "in-forward"]
+    assert file.changed and bool(told) is not bool(parts)
+    assert all("the script never moves Shares" in message for message in told)

@@ -76,6 +76,7 @@ def same_class(one, labels):
     return -(same * F.log_softmax(one, 1)[:, :1]).mean()
 
 contrast, cosine = Contrast(), torch.nn.CosineSimilarity(dim=2)
+memory = torch.nn.GRU(2, 2, batch_first=True)
 """
 MEET = [
     "nt_xent(out, other)",
@@ -114,6 +115,7 @@ def test_rows_that_meet_all_rows_are_told(loss: str, trained: Trained) -> None:
         "torch.softmax(x.view(-1, 2, 4) @ x.view(-1, 2, 4).transpose(-2, -1), -1).mean() + out.mean()",
         "torch.nn.CosineSimilarity(dim=1)(out, other).mean()",
         "F.cosine_similarity(out, other).mean()",
+        "memory(out.unsqueeze(1), other.unsqueeze(0))[0].mean()",
         "torch.cdist(out.view(-1, 2, 1), other.view(-1, 2, 1)).mean()",
     ],
 )

@@ -44,6 +44,35 @@ def test_what_only_sounds_like_one(call: str) -> None:
     assert changed(call) == []
 
 
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        ("torch.nn.Dropout(0.5)\nother = thing(torch.ones(3))", ["Dropout"]),
+        ("torch.nn.Dropout(0.5)\ndropout = thing\nother = dropout(torch.ones(3))", ["Dropout", "dropout"]),
+        ("torch.nn.functional.dropout(torch.ones(3))", ["dropout"]),
+    ],
+)
+def test_a_layer_is_named_where_it_is_made(call: str, names: list[str]) -> None:
+    assert changed(call, "noise") == names
+
+
+NET = """\
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tail, self.dropout = torch.nn.Linear(8, 2), None
+        self.dropout = torch.nn.Dropout(0.4)
+    def forward(self, x):
+        return self.tail(self.dropout(x))
+model = Net()"""
+
+
+def test_a_layer_is_not_named_again_where_it_runs() -> None:
+    text = SCRIPT.replace("model = torch.nn.Linear(8, 2)", NET).replace("CALL", "1")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [trait.name for trait in file.traits if trait.kind == "noise"] == ["Dropout"]
+
+
 OWN = """\
 import random
 import numpy as np

@@ -44,6 +44,35 @@ def test_a_model_that_saves_itself(top: str, end: str, findings: list[str], trai
     assert ("batch-norm" in found) is (top != OWN), "nobody knows the layers of the other one"
 
 
+SAVES = """\
+import torch
+from torch.utils.data import DataLoader
+from other import data, settings
+{top}
+model = settings["net"](8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+model.save("a.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "told"),
+    [
+        ("", "nothing that was found in this program defines this save"),
+        (OWN.partition("settings =")[0], "it is not seen whether this save is that of `Net`"),
+    ],
+)
+def test_a_class_of_the_program_that_may_be_meant_is_named(top: str, told: str) -> None:
+    (file,) = migrate([decode(SAVES.format(top=top).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [one for one in file.diagnoses if one.id == "once"]
+    assert found.message.startswith(told)
+
+
 LAYERS = """\
 import torch
 class Used(torch.nn.Module):

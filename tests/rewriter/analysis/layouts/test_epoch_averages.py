@@ -75,6 +75,35 @@ def test_figures_that_are_written_out_and_added_in_a_loop(made: str, added: str,
     assert findings == ([] if whole else ["metrics_gather"])
 
 
+FILLED = {
+    "filled": ('figures["far"] = far', True),
+    "updated": ('figures.update({"far": far})', True),
+    "one is taken out": ('figures["far"] = far\nfigures.pop("far")', True),
+    "by a condition": ('if (y > 0).any():\n    figures["far"] = far', False),
+    "updated by a condition": ("if (y > 0).any():\n    figures.update(far=far)", False),
+    "a default by a condition": ('if (y > 0).any():\n    figures.setdefault("far", far)', False),
+    "taken out by a condition": ('figures["far"] = far\nif (y > 0).any():\n    figures.pop("far")', False),
+    "deleted by a condition": ('figures["far"] = far\nif (y > 0).any():\n    del figures["far"]', False),
+    "by a function": ("fill(figures, far)", False),
+}
+
+
+@pytest.mark.parametrize(("filled", "whole"), FILLED.values(), ids=FILLED)
+def test_a_table_has_the_same_figures_on_all_processes_or_is_left(filled: str, whole: bool, trained: Trained) -> None:
+    """One process would reduce a figure more than another, and wait for it."""
+    top = (
+        'totals = {"near": 0.0, "far": 0.0}\n\n'
+        'def fill(table, value):\n    if value > 1:\n        table["far"] = value\n'
+    )
+    step = (
+        "far = (model(x) - y).abs().mean().item()\nfigures = {}\nfigures['near'] = loss.item()\n"
+        f"{filled}\nfor name, value in figures.items():\n    totals[name] += value"
+    )
+    text, findings = trained(top=top, step=step, epoch="print(totals)")
+    assert ('reduction="mean").item()' in text) is whole
+    assert findings == ([] if whole else ["metrics_gather"])
+
+
 def test_an_average_over_several_steps_with_one_batch_is_averaged_over_the_processes_too(trained: Trained) -> None:
     several = (
         "of_batch = 0.0\nfor _ in range(5):\n    optimizer.zero_grad()\n"

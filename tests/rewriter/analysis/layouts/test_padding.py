@@ -99,6 +99,14 @@ def collate(rows, value):
     tags = pad_sequence([r["tags"] for r in rows], padding_value=value)
     return {"ids": torch.stack([r["ids"] for r in rows]), "tags": tags}
 """},
+    "a function that it is handed": {**TUPLE, "collate": "partial(collate, finish=lambda rows: finish(rows, 0))",
+                                     "top": """
+def finish(rows, value):
+    return torch.stack([r[0] for r in rows]), pad_sequence([r[1] for r in rows], padding_value=value)
+def collate(rows, finish):
+    x, y = finish([r for r in rows])
+    return x, y
+"""},
     "a tokenizer": {**WHOLE, "take": 'x = batch["input_ids"]; y = batch["labels"]', "top": """
 from somewhere import tokenizer
 def collate(rows):

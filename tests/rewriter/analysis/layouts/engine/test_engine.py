@@ -674,3 +674,18 @@ def test_what_is_put_into_a_tensor_and_not_known_is_the_reason() -> None:
     step = "out = torch.zeros(len(x), 4, 8)\nout[:, :, :2] = strange(x)[:, :, :2]"
     held = layouts(step)["out"]
     assert isinstance(held, Unclear) and "strange" in held.reason
+
+
+TABLES = {
+    "parts = {}\nparts['a'] = x\ny = parts['a']": Shard(0, rank=3),
+    "parts = {'b': 1}\nparts.update({'a': x})\ny = parts['a']": Shard(0, rank=3),
+    "parts = {'b': 1}\nparts.update(a=x)\ny = parts['a']": Shard(0, rank=3),
+    "parts = {'a': x, 'b': x.sum()}\ny = parts.pop('a')": Shard(0, rank=3),
+    "parts = {'a': x, 'b': x.sum()}\ndel parts['b']\ny = parts['a']": Shard(0, rank=3),
+}
+
+
+@pytest.mark.parametrize(("step", "found"), TABLES.items())
+def test_entries_come_into_a_table_and_go(step: str, found: Layout) -> None:
+    """What a method had put in was taken for the same on all processes."""
+    assert layouts(step)["y"] == found
