@@ -297,7 +297,8 @@ class ModuleFacts(NamedTuple):
     wrappers: tuple[Placement, ...] = ()
     """``DataParallel`` around models."""
     unwrapped_branches: tuple[cst.If, ...] = ()
-    """Conditions that held nothing but such a wrapping, and whose ``else`` is for a model that is not wrapped."""
+    """Conditions that held nothing but such a wrapping, and whose ``else`` is for a model that is not wrapped; and
+    those that do the same for a model inside a wrapper and for one without."""
     by_hand: tuple[Instead, ...] = ()
     """Pieces of distribution by hand, and their replacements."""
     unwrapped: tuple[Placement, ...] = ()

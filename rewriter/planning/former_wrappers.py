@@ -63,6 +63,30 @@ def unwrapped_branches(unit: Unit, wrappers: Iterable[Placement]) -> Iterator[cs
             yield choice
 
 
+def same_branches(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[cst.If]:
+    """The conditions that choose between the model inside a wrapper and the same without one, for the same work."""
+    every = list(inner)
+    inside, asked = set(every), (next(unit.names.enclosing(node, cst.If), None) for node in every)
+    for choice in dict.fromkeys(asked):
+        if not isinstance(choice, cst.If) or not isinstance(choice.orelse, cst.Else):
+            continue
+        calls = [node for node in descendants(choice.test) if isinstance(node, cst.Call)]
+        if any(method_name(call) not in ("isinstance", "hasattr") for call in calls):
+            continue
+        one, other = (_plain(body, inside) for body in (choice.body, choice.orelse.body))
+        if one.deep_equals(other) and not isinstance(unit.names.parents[choice], cst.If):
+            yield choice
+
+
+def _plain(body: cst.CSTNode, inside: set[cst.Attribute]) -> cst.CSTNode:
+    """A block with the model in place of what is inside its wrapper."""
+    for node in [node for node in descendants(body) if node in inside]:
+        plain = body.deep_replace(node, node.value) if isinstance(node, cst.Attribute) else body
+        assert isinstance(plain, cst.CSTNode)
+        body = plain
+    return body
+
+
 def idle_choices(unit: Unit, inner: Iterable[cst.Attribute]) -> Iterator[tuple[cst.IfExp, bool]]:
     """The choices between the model inside a wrapper and the same without one."""
     for node in inner:

@@ -44,7 +44,7 @@ from .collected import Collected, called_name
 from .device_reads import device_reads, vanished
 from .distribution_edits import replaced
 from .early_draws import Before, is_past
-from .former_wrappers import idle_choices, own_names, unwrapped_branches
+from .former_wrappers import idle_choices, own_names, same_branches, unwrapped_branches
 from .holders import base_call, receiver
 from .unreachable import (
     dead_caller,
@@ -203,7 +203,10 @@ class ReachedModule:
             numbered=tuple(dict.fromkeys(self._numbered(gone))) if way.home is not None or not new else (),
             legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
             wrappers=tuple(found.wrappers),
-            unwrapped_branches=tuple(unwrapped_branches(unit, found.wrappers)),
+            unwrapped_branches=(
+                *unwrapped_branches(unit, found.wrappers),
+                *(same_branches(unit, found.inner_models) if plain else ()),
+            ),
             by_hand=tuple(pieces),
             unwrapped=tuple(found.unwrapped),
             settings=tuple(found.hand.imports()) if found.hand is not None and home is not None else (),

@@ -258,6 +258,21 @@ def test_what_is_read_of_a_wrapper_alone_is_no_matter(lines: Lines) -> None:
     assert lines(top=own, built=f"{WRAP}\nother = Net(8, 2)\nprint(other.device_ids)")[2] == ["data_parallel"]
 
 
+def test_a_choice_between_the_wrapper_s_model_and_the_model_is_none(after: Callable[..., str]) -> None:
+    """Both branches would be the same; where they do different work, they stay."""
+    built = "model = torch.nn.DataParallel(model)"
+    end = (
+        "if isinstance(model, torch.nn.DataParallel):\n    state = model.module.state_dict()\n"
+        "else:\n    state = model.state_dict()\ntorch.save(state, 'a')"
+    )
+    text = after(built=built, end=end)
+    assert "isinstance" not in text and text.count("state = accelerator.get_state_dict(model)\n") == 1
+    other = end.replace("    state = model.state_dict()", "    state = {'model': model.state_dict()}")
+    assert "isinstance" in after(built=built, end=other)
+    asked = end.replace("isinstance(model, torch.nn.DataParallel)", "started()")
+    assert "if started():" in after(built=built, end=asked)
+
+
 def test_a_state_that_is_the_model_s_either_way_keeps_its_keys(lines: Lines) -> None:
     state = "model.module.state_dict() if many else model.state_dict()"
     assert lines(built=f"many = 2\nif many:\n    {WRAP}", end=f"torch.save({state}, 'm.pt')")[2] == ["data_parallel"]

@@ -80,6 +80,23 @@ def test_fetched_once_and_waited_for(before: str, after: list[str], lines: Lines
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("client", "call"),
+    [
+        ("import kaggle", "kaggle.api.dataset_download_files('a', path='d', unzip=True)"),
+        (
+            "from kaggle.api.kaggle_api_extended import KaggleApi\napi = KaggleApi()",
+            "api.competition_download_file('a', 'b')",
+        ),
+    ],
+)
+def test_what_a_client_brings_is_brought_once(client: str, call: str, lines: Lines) -> None:
+    """By a method of an object, too: all processes wrote one archive, which one of them was unpacking."""
+    out, new, findings = lines(imports=client, built=call)
+    assert (out, findings) == ([call], [])
+    assert new == ["if accelerator.is_main_process:", f"    {call}", "accelerator.wait_for_everyone()"]
+
+
 def test_an_archive_in_a_with_block(lines: Lines) -> None:
     built = "with zipfile.ZipFile('a.zip') as archive:\n    archive.extractall('a')"
     new = lines(imports="import zipfile", built=built)[1]

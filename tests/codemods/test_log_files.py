@@ -88,6 +88,18 @@ def test_a_file_that_is_open_during_the_training(lines: Lines) -> None:
     assert "with open('a' if accelerator.is_main_process else os.devnull, 'w') as log:" in new
 
 
+@pytest.mark.parametrize("settled", ["log.truncate(0)", "os.fsync(log.fileno())", "os.fsync(log)"])
+def test_the_null_device_is_not_cut_off_and_not_settled(settled: str, lines: Lines) -> None:
+    """It was, on all processes but the main one, which ended them: an OSError."""
+    _, new, findings = lines(imports="import os", built="log = open('a', 'a')", epoch=settled)
+    assert new[-2:] == ["    if accelerator.is_main_process:", f"        {settled}"] and findings == []
+
+
+def test_a_text_that_is_cut_off_is_no_file(lines: Lines) -> None:
+    out, new, _ = lines(imports="import pandas as pd", end="table = pd.Series([1, 2])\ntable.truncate(after=1)")
+    assert (out, new) == ([], [])
+
+
 READ = ["log.seek(0)\nprint(log.read())", "rows = json.load(log)", "other = log", "for line in log:\n    print(line)"]
 
 

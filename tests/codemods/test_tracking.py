@@ -205,6 +205,18 @@ def test_what_mlflow_writes_is_written_once(call: str, lines: Lines) -> None:
     assert lines(imports="import mlflow.pytorch", end=call) == ([call], new, [])
 
 
+def test_a_run_of_mlflow_that_begins_in_a_statement_is_of_the_main_process(lines: Lines) -> None:
+    """What is logged to it is, and its end: the others would keep an empty run each."""
+    out, new, findings = lines(imports="import mlflow", top="mlflow.start_run(run_name='a')", end="mlflow.end_run()")
+    assert (out, findings) == (["mlflow.start_run(run_name='a')", "mlflow.end_run()"], [])
+    assert "    mlflow.start_run(run_name='a')" in new
+
+
+@pytest.mark.parametrize("asked", ["print(mlflow.active_run().info.run_id)", "folder = mlflow.get_artifact_uri()"])
+def test_a_run_of_mlflow_that_all_ask_for_is_left_and_reported(asked: str, lines: Lines) -> None:
+    assert lines(imports="import mlflow", top="mlflow.start_run()", end=asked)[2] == ["once"]
+
+
 def test_a_run_of_mlflow_around_the_training(lines: Lines) -> None:
     end = "with mlflow.start_run():\n    for x, y in loader:\n        model(x)"
     assert f"with mlflow.start_run() {ELSE}:" in lines(imports="import mlflow", end=end)[1]

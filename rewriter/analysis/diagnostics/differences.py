@@ -117,9 +117,10 @@ def same_rows(state: State, unit: Unit, reach: Reach) -> Iterator[Reason]:
                 continue
             container = "" if _holds_rows(unit, getter, chosen) else unit.names.module.code_for_node(chosen)
             loaders = list(loaders_of(state, klass))
-            seeding = next(
-                (seed for loader in loaders if (seed := _seeds_workers(state, reach, loader)) is not None), None
-            )
+            drawn = randomness.draws(outside_name(record))
+            generator = drawn.generator if drawn is not None else ""
+            seeds = (_seeds_workers(state, reach, loader, generator) for loader in loaders)
+            seeding = next((seed for seed in seeds if seed is not None), None)
             if seeding is not None or not loaders or not all(has_workers(loader, state) for loader in loaders):
                 spelled = _spelled(seeding) if seeding is not None else ""
                 usual = bool(loaders) and all(has_workers(loader, state, usual=True) for loader in loaders)
@@ -147,8 +148,8 @@ def _holds_rows(unit: Unit, getter: Function, container: cst.BaseExpression) -> 
     return not taken or any(isinstance(s, cst.Subscript) and s.value.deep_equals(container) for s in indexed)
 
 
-def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call | None:
-    """The call by which a loader's `worker_init_fn` seeds Python's or NumPy's generator alike on all processes."""
+def _seeds_workers(state: State, reach: Reach, loader: CallRecord, generator: str) -> cst.Call | None:
+    """The call by which a loader's `worker_init_fn` seeds a generator, Python's or NumPy's, alike on all processes."""
     given = keyword(loader.node, "worker_init_fn")
     held = state.values.get(given) if given is not None else None
     for thing in held.things if held is not None else ():
@@ -157,15 +158,20 @@ def _seeds_workers(state: State, reach: Reach, loader: CallRecord) -> cst.Call |
             continue
         for node in run:
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
-            if record is not None and randomness.seeds(outside_name(record)) in ("numpy", "python"):
+            if record is not None and randomness.seeds(outside_name(record)) == generator:
                 return record.node
     return None
 
 
 def _differs(node: cst.CSTNode) -> bool:
-    """Whether something differs between processes: what torch seeds a worker with, or the number of the process."""
+    """Whether something differs between processes: what torch seeds a worker with, or what the generators are in that
+    it has seeded by then; or the number of the process."""
     word = node.attr.value if isinstance(node, cst.Attribute) else node.value if isinstance(node, cst.Name) else ""
-    return word in ("initial_seed", "get_worker_info") or "rank" in word or word.endswith("process_index")
+    return (
+        word in ("initial_seed", "get_worker_info", "get_state", "getstate")
+        or "rank" in word
+        or word.endswith("process_index")
+    )
 
 
 def _spelled(call: cst.Call) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.torch_api import surroundings
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import made_names, method_name, outside_name
 from ..dataflow.values import CallRecord, Unknown
 from ..syntax.walk import nodes_in
 
@@ -31,7 +31,7 @@ def only_asks(call: cst.Call) -> bool:
 def brings(record: CallRecord) -> bool:
     """Whether a call fetches files, or unpacks them, whatever is there already."""
     call, name = record.node, outside_name(record)
-    if surroundings.fetches(name):
+    if surroundings.fetches(name) or any(map(surroundings.fetches_by_method, made_names(record))):
         return True
     if method_name(call) in ("extractall", "extract"):
         things = record.receiver.things if record.receiver is not None else ()

@@ -24,6 +24,8 @@ from .file_caches import FileQuestions
 from .handles import asks_existence
 
 _TESTS = "every process would download at the same time"
+_EXTRACTS = frozenset({"extractall", "extract"})
+_UNPACKS = _EXTRACTS | {"unpack_archive", "extract_archive"}
 
 
 class Fetches:
@@ -148,13 +150,14 @@ class Fetches:
     def _fetched(self, call: cst.Call) -> Effect | Reason | None:
         """Files that are brought: asked for first, or brought again in every run."""
         asked = self._asked(call)
+        unpacks = method_name(call) in _UNPACKS
         if asked is not None and not self.together(self.unit, asked):
-            return Effect(asked, EffectKind.DOWNLOAD, _TESTS)
+            return Effect(asked, EffectKind.DOWNLOAD, _TESTS.replace("download", "unpack") if unpacks else _TESTS)
         if asked is None and surroundings.finds_fetched(outside_name(self.state.calls[call])):
             return self._line(call, optional=False)  # below a test that processes answer differently, some would wait
         statement: cst.CSTNode = self.unit.names.statement(call)
         around_it = next(self.unit.names.enclosing(call, cst.With), None)
-        if method_name(call) in ("extractall", "extract") and isinstance(around_it, cst.With):
+        if method_name(call) in _EXTRACTS and isinstance(around_it, cst.With):
             statement = around_it
         elif not isinstance(self.unit.names.parents.get(call), cst.Expr):
             return SharedDownload(call)
@@ -165,7 +168,9 @@ class Fetches:
             return SharedDownload(call)
         if self.together(self.unit, statement):
             return SharedDownload(call)
-        return Effect(statement, EffectKind.FETCH, "every process would download the same files")
+        return Effect(
+            statement, EffectKind.FETCH, f"every process would {'unpack' if unpacks else 'download'} the same files"
+        )
 
 
 def _only_tries(statement: cst.Try) -> bool:

@@ -14,6 +14,7 @@ from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api.process_calls import saves_by_one
 from ...facts.torch_api.surroundings import (
     prints_lines,
+    settles,
     shows_bar,
     shows_model,
     silenced_by,
@@ -158,7 +159,7 @@ class _Search:
     def _makes(self, call: cst.Call) -> bool:
         """Whether a call makes a file that others may read."""
         name = outside_name(self.state.calls[call])
-        if removes(self.state.calls[call]):
+        if removes(self.state.calls[call]) or self._settles(call):
             return False
         makes = not self._on_console(call, name) and (self._writes(call, name) or self._opens(call))
         makes = makes or (name == "lmdb.open" and keyword(call, "readonly") is None)
@@ -229,9 +230,17 @@ class _Search:
             return False
         if (writes(name) and name != "torch.save") or self._on_console(call, name):  # a rule of its own saves states
             return True
+        if self._settles(call):
+            return True
         if not isinstance(call.func, cst.Attribute) or self._is_for_all(call):
             return False
         return writes_by_method(call) or self._writes_itself(call)
+
+    def _settles(self, call: cst.Call) -> bool:
+        """Whether a call needs an open file on the disk: what the others write to, the null device, is none."""
+        file = call.func.value if isinstance(call.func, cst.Attribute) and method_name(call) == "truncate" else None
+        cut = file is not None and bool(traces(self.state.values.get(file), Trail.FILE))
+        return cut or settles(outside_name(self.state.calls[call]))
 
     def _is_for_all(self, call: cst.Call) -> bool:
         """Whether a call is of a method that all processes call, because it lets one of them write by itself."""
@@ -323,9 +332,9 @@ class _Search:
 
     def _into_handle(self, call: cst.Call) -> bool:
         """Whether a call writes to a file that is inert on the other processes, or will be."""
-        return any(traces(self.state.values.get(arg.value), Trail.FILE) for arg in call.args) and not any(
-            isinstance(arg.value, cst.Call) for arg in call.args
-        )
+        given = [arg.value for arg in call.args]
+        handed = any(traces(self.state.values.get(one), Trail.FILE) for one in given)
+        return handed and not any(isinstance(one, cst.Call) for one in given) and not self._settles(call)
 
     # Files that are opened --------------------------------------------------------------------------------------------
 

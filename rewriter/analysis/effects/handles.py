@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from ...facts.effects import Handle
+from ...facts.effects import Effect, EffectKind, Handle
 from ...facts.module_paths import ENTRY
 from ...facts.reasons import Reason
 from ...facts.reasons.effects import RunName, RunsCommand, RunsOnAll, SharedFile, TrackedValue
@@ -30,7 +30,9 @@ INERT = "Inert()"
 _TRACKS = "each process would track its own run"
 _SAME_FILE = "every process would write the same file"
 
-_WRITES = frozenset({"write", "writelines", "flush", "close"})
+_RUN = "mlflow.start_run"
+_ASKS_FOR_RUN = frozenset({"mlflow.active_run", "mlflow.last_active_run", "mlflow.get_artifact_uri"})
+_WRITES = frozenset({"write", "writelines", "flush", "close", "truncate"})
 _TELLS = frozenset("log_dir logdir get_logdir dir id name url path info run_id get_key get_name".split())
 """What the run of a module tells, and scripts name files by."""
 
@@ -69,7 +71,7 @@ class Handles:
 
     def trackers(
         self, reach: Reach, settled: Container[cst.CSTNode], together: Together, asked: Container[cst.CSTNode] = ()
-    ) -> Iterator[Handle | Reason]:
+    ) -> Iterator[Handle | Effect | Reason]:
         """The trackers of a module, and what else is made by every process and cannot be settled here. ``asked``: what
         makes files where they are missing, the main process before the others."""
         for call in self.unit.names.calls:
@@ -85,7 +87,9 @@ class Handles:
                 yield from self._own(call, own, settled, together)
             elif kinds and None not in kinds:
                 arguments = {kind.off for kind in kinds if kind is not None}
-                if arguments == {""} or len(arguments) > 1:
+                if names == [_RUN] and self._is_begun_by_one(call, reach):
+                    yield Effect(self.unit.names.statement(call), EffectKind.WRITE, _TRACKS)
+                elif arguments == {""} or len(arguments) > 1:
                     film = all(kind.file for kind in kinds if kind is not None)
                     yield from self._replaced(call, settled, film=film)
                 else:
@@ -94,6 +98,16 @@ class Handles:
                 if name == "h5py.File" and any(node in asked for node in around):
                     continue
                 yield RunsCommand(call) if name in COMMANDS else RunsOnAll(call, _ONCE[name])
+
+    def _is_begun_by_one(self, call: cst.Call, reach: Reach) -> bool:
+        """Whether a run that a module keeps begins in a statement of its own, and nobody asks the module for it: what
+        is logged to it, and its end, are of the main process alone."""
+        statement, parents = self.unit.names.statement(call), self.unit.names.parents
+        alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
+        if not alone or not isinstance(parents.get(call), cst.Expr):
+            return False
+        calls = (self.state.calls[c] for unit in reach.units for c in unit.names.calls if c in self.state.calls)
+        return not any(outside_name(record) in _ASKS_FOR_RUN for record in calls)
 
     def _switched(
         self, call: cst.Call, name: str, off: str, settled: Container[cst.CSTNode]

@@ -22,9 +22,10 @@ from ..dataflow.containers import COLLECTING, collects
 from ..dataflow.values import CallRecord, External, State, Unit, Unknown, origins
 from ..dataflow.written_out import CHANGES
 from ..syntax.definitions import plain_values
-from ..syntax.nodes import keyword
+from ..syntax.nodes import is_none, keyword
 from ..syntax.scopes import Binding
 from ..training.training import Training
+from .brought import brings
 from .existing_guards import guarded, in_turn
 
 _ROLES = (*SHARES, Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER, Role.ACCELERATOR, Role.CRITERION)
@@ -49,8 +50,20 @@ def _of_unknown_packages(state: State, unit: Unit, reach: Reach, training: Train
         if begun(unit, call):
             calls.setdefault(package, []).append(call)
     for package, found in calls.items():
-        texts = tuple(dict.fromkeys(f"{unit.names.one_line(call.func)}(...)" for call in found))
+        asked = [call for call in _asked_too(unit, found) if begun(unit, call)]
+        texts = tuple(dict.fromkeys(f"{unit.names.one_line(call.func)}(...)" for call in (*found, *asked)))
         yield UnknownEffects(found[0], texts, package.replace(ENTRY, ""))
+
+
+def _asked_too(unit: Unit, found: list[cst.Call]) -> Iterator[cst.Call]:
+    """What is called beside such calls on the same thing, and whose result is taken: ``model = run.register(path)``."""
+    held = (call.func.value for call in found if isinstance(call.func, cst.Attribute))
+    things = [thing for thing in held if isinstance(thing, cst.Name)]
+    bindings = {binding for thing in things if (binding := unit.names.binding(thing)) is not None}
+    for call in unit.names.calls:
+        thing = call.func.value if isinstance(call.func, cst.Attribute) else None
+        if call.args and call not in found and isinstance(thing, cst.Name) and unit.names.binding(thing) in bindings:
+            yield call
 
 
 def before_training(state: State, unit: Unit, reach: Reach, training: Training) -> Iterator[Count]:
@@ -66,7 +79,7 @@ def _effects_of_unknown_packages(state: State, unit: Unit, reach: Reach) -> Iter
     """The calls of packages that no table describes and whose results nobody takes, each with its package."""
     for call in unit.names.calls:
         record = state.calls.get(call)
-        if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr):
+        if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr) or brings(record):
             continue
         if (collects(state, call, COLLECTING | CHANGES) and _is_read(unit, call)) or _trains(state, call):
             continue
@@ -108,18 +121,21 @@ def _unknown_package(state: State, unit: Unit, reach: Reach, call: cst.Call) -> 
 
 def _packages(state: State, unit: Unit, reach: Reach, node: cst.CSTNode, seen: set[Binding]) -> Iterator[str]:
     """The packages from which a value comes, by calls and attributes of what they give; empty text where it is no
-    package's."""
+    package's. None comes from nowhere."""
     while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
         if isinstance(node, cst.Call) and reach.called(node):
             yield ""
             return
         node = node.func if isinstance(node, cst.Call) else node.value
+    if is_none(node):
+        return
     binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
     if not isinstance(node, cst.Name) or binding in seen:
         yield ""
         return
     held = state.values.get(node)
-    outside = [t.qualified for t in held.things if isinstance(t, (External, Unknown))] if held is not None else []
+    things = held.things if held is not None else ()
+    outside = [t.qualified for t in things if isinstance(t, (External, Unknown)) and t.qualified != "builtins.None"]
     if outside or binding is None:
         yield from {name.partition(".")[0] for name in outside or [""]}
         return

@@ -209,6 +209,10 @@ def _of_groups(loader: Origin) -> bool:
 _COUNTED = "it counts the rows of its batch before the forward pass and uses that number after it"
 
 
+_BEFORE = "it counts or collects something of its batch before its forward pass"
+_COLLECTED = "it collects what one forward pass gives before another"
+
+
 _HIDDEN = "it runs the model, or a criterion with code of its own, in an inner loop or in some branches alone"
 
 
@@ -228,7 +232,8 @@ def _doubt(
     ``apart``: the statements before and after it whose counts are gathered where they are."""
     for statement in step.front:
         if statement not in early and any(step.is_local(node) for node in _collecting(step.state, statement)):
-            return _Doubt("it counts or collects something of its batch before its forward pass", statement)
+            runs = any(node in training.forwards for node in reach_of(step.state).runs(statement, step.unit))
+            return _Doubt(_COLLECTED if runs else _BEFORE, statement)
     if isinstance(step.forward, cst.If):
         doubt = _doubt_of_ways(step, step.forward)
         if doubt is not None:

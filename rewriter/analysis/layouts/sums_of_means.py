@@ -33,6 +33,8 @@ class SumOfMeans(NamedTuple):
     reason: AddedMeans
     by_script: bool
     """What divides it is as large as in the script, if anything does: the sum over all processes is the script's."""
+    made_of: frozenset[cst.CSTNode]
+    """The statement that adds up, and what makes the values of the loop's variables that it adds."""
 
 
 def mean_of_batches(
@@ -68,13 +70,22 @@ def mean_of_batches(
             if quotient is not None:
                 divided, count = quotient
                 reason = AddedMeans(divided, binding.name, node, count, partly)
-                yield node, SumOfMeans(reason, by_script=count is not SumDivisor.LAST_INDEX)
+                own = _made_of(unit, node, inside)
+                yield node, SumOfMeans(reason, count is not SumDivisor.LAST_INDEX, own)
                 continue
             assert shown is not None
             within = tuple(unit.names.module.code_for_node(one) for one in divisors)
             by_rows = any(_counts_rows(layouts, one) for one in divisors)
             reason = AddedMeans(shown, binding.name, node, SumDivisor.NOTHING, partly, within, by_rows)
-            yield node, SumOfMeans(reason, by_script=True)
+            yield node, SumOfMeans(reason, True, _made_of(unit, node, inside))
+
+
+def _made_of(unit: Unit, node: cst.AugAssign, inside: Container[cst.CSTNode]) -> frozenset[cst.CSTNode]:
+    """What a statement adds, with the values that the loop gives to the variables in it: ``mean = loss.item()``."""
+    added = set(descendants(node))
+    names = (part for part in added if isinstance(part, cst.Name))
+    values = (value for name in names for value in seen_values(unit.names, name) if value in inside)
+    return frozenset(added.union(*map(descendants, values)))
 
 
 def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:
@@ -302,7 +313,5 @@ def not_summed(found: Mapping[cst.CSTNode, SumOfMeans], gathers: Iterable[Gather
     is added, with which the total is the script's own."""
     sums = [gather.node for gather in gathers if gather.form is Form.REDUCE and gather.adds_up]
     return {
-        statement: one.reason
-        for statement, one in found.items()
-        if not one.by_script or set(sums).isdisjoint(descendants(statement))
+        statement: one.reason for statement, one in found.items() if not one.by_script or one.made_of.isdisjoint(sums)
     }

@@ -135,10 +135,25 @@ def loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
     for record in state.calls.values():
         made = any(origin.node is record.node for origin in origins(record.result, Role.LOADER))
         data = keyword(record.node, "dataset", 0) if made else None
-        held = state.values.get(data) if data is not None else None
-        for thing in held.things if held is not None else ():
+        for thing in _data_in(state, state.values.get(data)) if data is not None else ():
             if klass in (state.klass.get(thing), thing.klass if isinstance(thing, Instance) else None):
                 yield record
+
+
+def _data_in(state: State, slot: Slot | None) -> Iterator[Thing]:
+    """What a loader is given, with what a data set of a package is made of: ``ConcatDataset(parts)``."""
+    slots, seen = [slot], set[Thing]()
+    while slots:
+        held = slots.pop()
+        for thing in held.things if held is not None else ():
+            if thing in seen:
+                continue
+            seen.add(thing)
+            if isinstance(thing, Sequence):
+                slots += [*thing.items, thing.rest]
+            elif isinstance(thing, (Origin, Unknown)) and state.klass.get(thing) is None:
+                slots += _given(state, thing.node)
+            yield thing
 
 
 def has_workers(loader: CallRecord, state: State, usual: bool = False) -> bool:

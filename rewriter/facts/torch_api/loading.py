@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 from ...source import SourceError
 from .installed import GROUP, InstalledTable, installed_tables
 from .kinds.named import KINDS, Columns
+from .kinds.outside import Download
 
 Table = Mapping[str, tuple[str, Mapping[str, object]]]
 """Full names, the kind of each, and its options: the fields of the kind's class."""
@@ -102,8 +103,9 @@ def named(kind: type[Kind]) -> dict[str, Kind]:
 @cache
 @cache
 def packages() -> frozenset[str]:
-    """The packages of which there is a row, and those that come with Python."""
-    return frozenset({*sys.stdlib_module_names, *(name.partition(".")[0] for name in _tables().exact)})
+    """The packages of which there is a row for more than what they download, and those that come with Python."""
+    kinds = ((name.partition(".")[0], KINDS[kind]) for name, (kind, _) in _tables().exact.items())
+    return frozenset({*sys.stdlib_module_names, *(package for package, kind in kinds if kind is not Download)})
 
 
 def methods(owner: str, kind: type[tuple[object, ...]]) -> frozenset[str]:

@@ -122,6 +122,12 @@ def fetches(name: str) -> bool:
     return transfer(name, outside.Download) is not None
 
 
+def fetches_by_method(name: str) -> bool:
+    """Whether a method does so: its row is of that method, and not of all that a package has."""
+    found = row(name)
+    return found is not None and isinstance(found.transfer, outside.Download) and not found.name.endswith("*")
+
+
 def finds_fetched(name: str) -> bool:
     """Whether such a call uses what is there already: whoever comes later finds it."""
     found = transfer(name, outside.Download)
@@ -143,6 +149,12 @@ def moves(name: str) -> bool:
     """Whether a call renames or moves a file: what it is given first is gone, and second is new."""
     found = transfer(name, outside.Write)
     return found is not None and found.how == "moves"
+
+
+def settles(name: str) -> bool:
+    """Whether a call needs an open file that is one on the disk: ``os.fsync(log.fileno())``."""
+    found = transfer(name, outside.Write)
+    return found is not None and found.how == "settles"
 
 
 @cache

@@ -22,6 +22,9 @@ def row_hashes(batch: Any) -> list[str]:
         return [_hash(row) for row in listed]
     if not found:
         return [_hash(batch)]
+    texts = _cut_apart(found)
+    if texts is not None:
+        return [_hash(row) for row in texts]
     rows = found[0].shape[0]
     hashes = [hashlib.blake2b(digest_size=8) for _ in range(rows)]
     for leaf in found:
@@ -31,6 +34,34 @@ def row_hashes(batch: Any) -> list[str]:
         for row, one in enumerate(hashes):
             one.update(raw[row].data)
     return [one.hexdigest() for one in hashes]
+
+
+def _cut_apart(tensors: list[torch.Tensor]) -> list[Any] | None:
+    """
+    The rows of a batch that joins the texts of its rows to one, with a tensor of where each begins.
+
+    The beginnings are those of the batch: a shard of it has others for the same rows. Nothing without such a tensor.
+    """
+    for offsets in sorted(filter(_counts_up, tensors), key=lambda tensor: -int(tensor[-1])):
+        rows, last = offsets.shape[0], int(offsets[-1])
+        joined = [tensor for tensor in tensors if tensor.shape[0] != rows]
+        if joined and all(tensor.dim() == 1 and tensor.shape[0] > last for tensor in joined):
+            break
+    else:
+        return None
+    beside = [tensor for tensor in tensors if tensor.shape[0] == rows and tensor is not offsets]
+    ends = [*offsets.tolist()[1:], None]
+    parts = (
+        [[text[first:end] for text in joined], [tensor[row] for tensor in beside]]
+        for row, (first, end) in enumerate(zip(offsets.tolist(), ends, strict=True))
+    )
+    return list(parts)
+
+
+def _counts_up(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has whole numbers that begin with zero and never fall."""
+    whole = tensor.dim() == 1 and not tensor.is_floating_point() and tensor.dtype is not torch.bool
+    return whole and tensor.numel() > 0 and int(tensor[0]) == 0 and bool((tensor.diff() >= 0).all())
 
 
 def leaves(tree: Any) -> Iterator[Any]:

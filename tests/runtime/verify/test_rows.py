@@ -26,6 +26,13 @@ def detection(rows: range) -> Any:
     return tuple(IMAGES[n] for n in rows), tuple(targets(rows))
 
 
+def joined(rows: range) -> Any:
+    """All words of a batch in one text, where each row begins, and the labels."""
+    parts = [torch.arange(10 * n, 10 * n + 2 + n % 3) for n in rows]
+    begins = torch.tensor([0, *(len(part) for part in parts[:-1])]).cumsum(0)
+    return torch.cat(parts), begins, torch.tensor([7 - n for n in rows])
+
+
 SHAPES: dict[str, Any] = {
     "tensors": lambda rows: [IMAGES[rows.start : rows.stop], LABELS[rows.start : rows.stop]],
     "a dict with names": lambda rows: {"x": IMAGES[rows.start : rows.stop], "name": [f"row {n}" for n in rows]},
@@ -41,6 +48,7 @@ SHAPES: dict[str, Any] = {
     "a list of dicts": lambda rows: targets(rows),
     "two dicts": lambda rows: [{"x": IMAGES[rows.start : rows.stop]}, {"y": LABELS[rows.start : rows.stop]}],
     "pairs and names": lambda rows: [[IMAGES[rows.start : rows.stop]] * 2, [f"row {n}" for n in rows]],
+    "one text of all rows": joined,
     "graphs": lambda rows: Graph(IMAGES[rows.start : rows.stop]),
 }
 

@@ -31,7 +31,7 @@ from ....facts.reasons.metrics import (
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_name
 from ...dataflow.values import State, Unit
-from ...syntax.definitions import bindings_value, seen_values
+from ...syntax.definitions import seen_values
 from ...syntax.scopes import Binding
 from ...syntax.walk import children, descendants, nodes_in
 from ...training.gradient_path import GradientPath
@@ -190,7 +190,7 @@ class _Loop:
             if self.gathers.single:
                 yield OwnSingles(total.node, self.gathers.single, own, by_hand)
             else:
-                lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
+                lists = self.step.fills_list(total)
                 yield OwnTotal(total.node, own, by_hand if own or lists else self._either(total))
 
     def _by_hand(self, total: Total, quotients: Quotients) -> TotalRemedy:
@@ -206,6 +206,8 @@ class _Loop:
             return TotalRemedy(how, code(total.place), code(total.value[0]))
         if not isinstance(total.place, (cst.Name, cst.Attribute, cst.Subscript)):
             return TotalRemedy(OverAll.AVERAGED, "total")
+        if self.step.fills_list(total):
+            return TotalRemedy(OverAll.JOINED, code(total.place))
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
         if halves:
             return TotalRemedy(OverAll.SUMMED, halves=tuple(halves.items()))
@@ -225,13 +227,10 @@ class _Loop:
 
     def _reads_again(self, total: Total) -> str:
         """What makes of a tensor what a total was before its loop: a number, a list, an array, a tensor."""
-        binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
-        before = [d for d in binding.definitions if d not in self.inside] if binding is not None else []
-        for value in bindings_value(self.unit.names, binding, before) if binding is not None else ():
-            parts = (value.left, value.right) if isinstance(value, cst.BinaryOperation) else (value,)
-            if any(isinstance(part, (cst.List, cst.ListComp)) for part in parts):
+        for part in self.step.made_before(total):
+            if isinstance(part, (cst.List, cst.ListComp)):
                 return ".tolist()"
-            record = self.state.calls.get(value) if isinstance(value, cst.Call) else None
+            record = self.state.calls.get(part) if isinstance(part, cst.Call) else None
             made = outside_name(record) if record is not None else ""
             if made.startswith("torch."):
                 return ""

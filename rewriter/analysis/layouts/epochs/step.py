@@ -13,6 +13,7 @@ from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name
 from ...dataflow.changed_tables import changed_elsewhere, changes
 from ...dataflow.values import State, Unit, origins
+from ...syntax.definitions import bindings_value
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants, nodes_in
 from ...training.schedules import follows_batches
@@ -244,13 +245,28 @@ class EpochStep:
         others = (name for name in names if not self.losses.is_loss(name) and not self.losses.read_off(name))
         return bool(divisors) and not any(self.local(name) for name in others)
 
+    def fills_list(self, total: Total) -> bool:
+        """Whether entries are added to a list: ``rows.append(row)``, ``rows.extend(part)``, ``rows += part``."""
+        if isinstance(total.node, cst.Call):
+            return method_name(total.node) in LISTS
+        return isinstance(total.place, cst.Name) and any(map(_is_list, self.made_before(total)))
+
+    def made_before(self, total: Total) -> list[cst.BaseExpression]:
+        """What a total is given before its loop, each part of ``[0] * classes``."""
+        binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
+        before = [d for d in binding.definitions if d not in self.inside] if binding is not None else []
+        values = bindings_value(self.unit.names, binding, before) if binding is not None else []
+        parts = ((v.left, v.right) if isinstance(v, cst.BinaryOperation) else (v,) for v in values)
+        return [part for pair in parts for part in pair]
+
     def lists_rows(self, total: Total) -> bool:
         """Whether a list is given rows of each batch: as many entries as the batch has rows, or all of them as one."""
-        if not isinstance(total.node, cst.Call) or method_name(total.node) not in LISTS:
+        if not self.fills_list(total):
             return False
-        layouts = [inner(self.layouts.value(value)) for value in total.value]
+        values = [entry for value in total.value for entry in _entries(value)]
+        layouts = [inner(self.layouts.value(value)) for value in values]
         number = any(isinstance(one, (Partial, ShardSize)) for one in layouts)
-        return not number and not any(read_off(value) is not None for value in total.value)
+        return not number and not any(read_off(value) is not None for value in values)
 
     def lists_figures(self, total: Total) -> bool:
         """Whether a list is given one number for each batch, as far as that can be told."""
@@ -278,6 +294,15 @@ class EpochStep:
         tests = (node.test for node in self.inside if isinstance(node, (cst.If, cst.While)))
         decided = {part for test in tests for part in descendants(test)}
         return by_script(self.state, (node for node in self.inside if node not in decided))
+
+
+def _is_list(value: cst.BaseExpression) -> bool:
+    return isinstance(value, (cst.List, cst.ListComp))
+
+
+def _entries(value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The entries of a list that is written out, ``[loss.item()]``; or a value as it is."""
+    return [element.value for element in value.elements] if isinstance(value, cst.List) else [value]
 
 
 def _is_number(layout: Layout) -> bool:

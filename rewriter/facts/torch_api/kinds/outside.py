@@ -21,7 +21,8 @@ class Write(NamedTuple):
     path: int | None = None
     """The position of the path or the open file; None if the object of a method knows it."""
     data: int | None = None
-    how: Literal["writes", "moves", "removes", "makes a folder", "exports", "settings", "shows"] = "writes"
+    how: Literal["writes", "moves", "removes", "makes a folder", "exports", "settings", "shows", "settles"] = "writes"
+    """``settles``: it makes an open file lie on the disk, or cuts it off, which the null device cannot do."""
     optional: str = ""
     """The keyword of the path, where a call without one writes nothing and gives the text back."""
     picture: bool = False

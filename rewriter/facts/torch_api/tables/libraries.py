@@ -57,6 +57,7 @@ ROWS: Table = {
     "torchvision.ops.*": ("opaque", {"why": "an operation on boxes"}),
     # torchtext
     "torchtext.datasets.*": ("download", {"keeps": True}),
+    "torchtext.datasets.*Dataset": ("dataset", {}),  # of rows that it is given
     "torchtext.utils.download_from_url": ("download", {"keeps": True}),
     "torchtext.utils.extract_archive": ("download", {"keeps": True}),
     # einops
@@ -188,7 +189,8 @@ ROWS: Table = {
     "gdown.download_folder": ("download", {}),
     "nltk.download": ("download", {"keeps": True}),
     "patoolib.extract_archive": ("download", {}),
-    "kaggle.api.dataset_download_files": ("download", {}),
+    "kaggle.*_download_file": ("download", {}),
+    "kaggle.*_download_files": ("download", {}),
     # locks that processes share
     "filelock.FileLock": ("lock", {}),
     "filelock.SoftFileLock": ("lock", {}),

@@ -106,8 +106,9 @@ ROWS: Table = {
     "torch.nn.LazyBatchNorm1d": ("module", {"mixes_rows": True, "constant": True}),
     "torch.nn.LazyBatchNorm2d": ("module", {"mixes_rows": True, "constant": True}),
     "torch.nn.SyncBatchNorm": ("module", {"constant": True}),  # it mixes those of all processes
-    "torch.nn.EmbeddingBag": ("module", {"mixes_rows": True, "rows": "unknown"}),
-    "torch.nn.EmbeddingBag.from_pretrained": ("module", {"mixes_rows": True, "rows": "unknown"}),
+    # rows of a batch in one text, cut by offsets
+    "torch.nn.EmbeddingBag": ("module", {"rows": "unknown"}),
+    "torch.nn.EmbeddingBag.from_pretrained": ("module", {"rows": "unknown"}),
     # results in several parts
     "torch.nn.LSTM": (
         "module",

@@ -55,6 +55,7 @@ CLOSED = "builds layers that cannot be seen here"
         ("Tagger(models.densenet121())", "BatchNorm of `models.densenet121`: "),
         ("Tagger(timm.create_model(sys.argv[1]))", f"`timm.create_model` {CLOSED}"),
         ("models.vgg16()", ""),
+        ("torch.nn.EmbeddingBag(50, 10, sparse=True)", ""),
         ("eval(sys.argv[1])()", ""),
         ("torch.nn.Linear(8, 10); teacher = models.resnet18(); other = Net()", ""),
         ("timm.create_model(model_name='vit_tiny_patch16_224')", ""),

@@ -162,7 +162,8 @@ WORKERS = "without loader workers all processes choose the same rows"
             ALIKE.format("np.random.seed"),
         ),
         ("np.random.seed(torch.initial_seed() % 2**32)", ", num_workers=2, worker_init_fn=seed", None),
-        ("random.seed(7 + worker)", ", num_workers=2, worker_init_fn=seed", ALIKE.format("random.seed")),
+        ("np.random.seed(np.random.get_state()[1][0] + worker)", ", num_workers=2, worker_init_fn=seed", None),
+        ("random.seed(7 + worker)", ", num_workers=2, worker_init_fn=seed", None),
     ],
 )
 def test_how_workers_are_seeded(seed: str, workers: str, told: str | None) -> None:
@@ -173,6 +174,41 @@ def test_how_workers_are_seeded(seed: str, workers: str, told: str | None) -> No
     messages = [d.message for d in file.diagnoses if d.id == "same-noise"]
     assert [told in message for message in messages if told is not None] == [True] * (told is not None)
     assert told is not None or messages == []
+
+
+def test_workers_are_seeded_alike_where_the_generator_is_that_of_the_rows() -> None:
+    """`random.seed` says nothing of what NumPy draws, nor the other way round."""
+    top = DRAWN_ROWS.replace("np.random.randint", "random.randrange")
+    for seed, told in (("random.seed(7 + worker)", 1), ("np.random.seed(worker)", 0)):
+        script = _SCRIPT.replace("LOADER", ", num_workers=2, worker_init_fn=seed")
+        text = f"import torch\nfrom torch.utils.data import DataLoader\n{top.replace('SEED', seed)}\n{script}"
+        (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+        assert [d.id for d in file.diagnoses if d.id == "same-noise"] == ["same-noise"] * told
+
+
+@pytest.mark.parametrize(("workers", "told"), [("2", []), ("0", ["same-noise"])])
+def test_the_workers_are_those_of_the_loader_that_joins_data_sets(workers: str, told: list[str]) -> None:
+    """The data sets are in a list, which a data set of torch is made of."""
+    text = (
+        "import torch\nfrom torch.utils.data import ConcatDataset, DataLoader\n"
+        + DRAWN_ROWS.replace("SEED", "pass")
+        + f"""
+parts = []
+for name in ("a", "b"):
+    parts.append(Blocks())
+loader = DataLoader(ConcatDataset(parts), batch_size=8, num_workers={workers})
+other = DataLoader(more, batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward" in file.after
+    assert [d.id for d in file.diagnoses if d.id == "same-noise"] == told
 
 
 @pytest.mark.parametrize(("usual", "severity"), [("4", "note"), ("0", "review")])

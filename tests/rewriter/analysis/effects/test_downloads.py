@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
 
+TRAINING = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(data, batch_size=8):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
 FIRST = "with accelerator.main_process_first():\n    "
 
 
@@ -74,6 +90,31 @@ def test_what_finds_the_files_that_are_there_is_run_in_turn(made: str, trained: 
     top = "import torchtext\nfrom torchtext.utils import download_from_url, extract_archive\nurls = ['a', 'b']"
     text, findings = trained(top=top, built=made)
     assert f"{FIRST}{made}\n" in text and findings == []
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ("shutil.unpack_archive('a.zip', 'a')", "every process would unpack the same files"),
+        ("urllib.request.urlretrieve('a', 'b')", "every process would download the same files"),
+        ("if os.path.exists('a.zip'):\n    zipfile.ZipFile('a.zip').extractall()", "would unpack at the same time"),
+        ("if not os.path.exists('b'):\n    urllib.request.urlretrieve('a', 'b')", "would download at the same time"),
+    ],
+)
+def test_what_is_unpacked_is_said_to_be(before: str, reason: str) -> None:
+    text = f"import os\nimport shutil\nimport urllib.request\nimport zipfile\n{before}\n{TRAINING}"
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [change.reason for change in file.changes if reason in change.reason]
+
+
+def test_a_class_of_rows_that_are_given_brings_nothing(trained: Trained) -> None:
+    """The other names beside it download; and no method of what has been brought does."""
+    top = "from torchtext import datasets"
+    built = "texts = datasets.TextClassificationDataset(words, rows, labels)\nwords = texts.get_vocab()"
+    text, findings = trained(top=top, built=built)
+    assert f"\n{built}" in text and findings == []
+    text, findings = trained(top=top, built=built.replace("TextClassificationDataset", "AG_NEWS"))
+    assert f"{FIRST}texts = datasets.AG_NEWS(words, rows, labels)\nwords = texts" in text and findings == []
 
 
 @pytest.mark.hazard("U17")

@@ -54,6 +54,23 @@ def test_a_row_is_added_by_every_process(made: str, end: str) -> None:
     ]
 
 
+def test_what_is_called_on_the_same_thing_is_named_too() -> None:
+    """Also where its result is taken, and where the thing is none in some runs."""
+    made = 'page = ledgerbook.open("runs").pages.first\nif page.name == "a":\n    page = None\n'
+    end = 'if page is not None:\n    page.upload("out")\n    entry = page.register("out")\n    print(page.find("b"))\n'
+    text = HEAD + made + TRAIN + end
+    assert _told(text) == [
+        f"once {text.count(chr(10)) - 2} every process calls `page.upload(...)`, `page.register(...)`, "
+        "`page.find(...)` of ledgerbook, a package whose effects are not known"
+    ]
+
+
+def test_a_package_that_only_brings_files_is_not_known_by_that() -> None:
+    text = (HEAD + TRAIN + 'gdown.announce("done")\n').replace("ledgerbook", "gdown")
+    (told,) = _told(text)
+    assert "every process calls `gdown.announce(...)` of gdown, a package whose effects are not known" in told
+
+
 def test_what_a_function_does_with_it() -> None:
     """The object comes from the caller."""
     text = HEAD + PAGES["by a parameter"] + TRAIN + "note(ledgerbook.Page('runs'))\n"

@@ -245,6 +245,8 @@ BY_CONSTANTS = {
     "a number": ("total += loss.item()", "print(total / 1000)", "sum_of_means"),
     "scaled before": ("total += loss.item()", "mean = 100 * total / 1000\nprint(mean)", "sum_of_means"),
     "a variable": ("value = loss.item()\ntotal += value", "scale = 50.0\nprint(total / scale)", "sum_of_means"),
+    "by the rows": ("total += loss.item()", "print(total / len(data))", "sum_of_means"),
+    "by the rows, a variable": ("value = loss.item()\ntotal += value", "print(total / len(data))", "sum_of_means"),
     "with a weight": ("total += 0.3 * loss.item() / 32 + 2 * float(loss)", "print(total / 50)", "sum_of_means"),
     "in a table": ("total += loss.item()", "scale = {'train': 50.0}\nprint(total / scale['train'])", "sum_of_means"),
     "changed": ("total += loss.item()", "scale = 5\nscale += epoch\nprint(total / scale)", "mean"),
@@ -937,6 +939,45 @@ def test_what_is_advised_for_totals_can_be_run(step: str, epoch: str, after: dic
     for remedy in remedies:
         exec(remedy.rpartition(": ")[2], {"accelerator": _Alone(), "torch": torch, **step_of}, values)
     assert after.items() <= values.items()
+
+
+APART = """\
+import torch
+from torch.utils.data import DataLoader
+
+def chosen(values, given):
+    return [value for value, one in zip(values, given) if one > 0]
+
+model = torch.nn.Linear(3, 2)
+loader = DataLoader(data, batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    truth, found = [], []
+    for x, y, given in loader:
+        truth{truth}
+        out = model(x)
+        loss = torch.nn.functional.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        guess = out.argmax(1)
+        found{found}
+    print([a == b for a, b in zip(truth, found)])
+"""
+
+
+@pytest.mark.parametrize("adds", [" += {}", ".extend({})"])
+def test_two_lists_that_are_compared_have_entries_of_the_same_rows(adds: str) -> None:
+    """One was filled before the loss, where nothing is gathered, and the other from the rows of all."""
+    text = APART.format(
+        truth=adds.format("chosen(y.tolist(), given)"), found=adds.format("chosen(guess.tolist(), given)")
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(loss)" in file.after and b"gather" not in file.after
+    told = [found for found in file.diagnoses if found.id == "metrics_gather"]
+    assert [found.remedy.rpartition(": ")[2] for found in told] == [
+        f"{name} = accelerator.gather_for_metrics({name}, use_gather_object=True)" for name in ("truth", "found")
+    ]
 
 
 ARRAYS = {

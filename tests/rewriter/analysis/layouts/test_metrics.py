@@ -1133,6 +1133,46 @@ def test_of_a_figure_that_nobody_sees_nothing_is_said(shown: str, count: int) ->
     assert [d.id for d in file.diagnoses].count("mean-of-batches") == count
 
 
+PAIRS = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(8, 2).to(device)
+loader, test_loader = DataLoader(data, batch_size=32), DataLoader(pairs, batch_size=100)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def describe(rows):
+    found = []
+    with torch.no_grad():
+        for start in range(0, len(rows), 50):
+            found.append(model(rows[start : start + 50].to(device)).cpu().numpy())
+    return np.concatenate(found)
+
+def check():
+    first, second = [], []
+    for a, b in test_loader:
+        first.append(describe(a))
+        second.append(describe(b))
+    return first, second
+
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(check())
+"""
+
+
+def test_a_statement_that_runs_the_model_is_not_said_to_come_before_that() -> None:
+    (file,) = migrate([decode(PAIRS.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(loss)" in file.after
+    (cause,) = [found.cause for found in file.diagnoses if found.id == "prepare" and found.cause is not None]
+    assert cause.label == "it collects what one forward pass gives before another"
+
+
 PARTS = """\
 from parts import made
 class Whole(torch.nn.Module):
