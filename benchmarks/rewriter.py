@@ -124,6 +124,7 @@ def rows(rounds: int = 11) -> list[Row]:
                 "visit": [sys.executable, "-c", _VISIT, "long.py"],
                 "many": [migrate, "--check", "many"],
                 "cold": [migrate, "--check", "--no-cache", "many"],
+                "explain": [migrate, "--explain", "local-decision"],
             },
             folder,
             rounds,
@@ -157,6 +158,7 @@ def rows(rounds: int = 11) -> list[Row]:
         ),
         within("migrate --check, 1,000 files, none to change, 50 of them migrated, known", taken["many"].cpu, 0.500),
         within("the same, looked at for the first time", taken["cold"].cpu, 5.0, "(100 ms for each migrated script)"),
+        within("migrate --explain local-decision", taken["explain"].cpu, 0.150),
         Row("beside: LibCST, parse and one visitor pass, the same script", milliseconds(taken["visit"].cpu)),
         Row("beside: python -c pass", milliseconds(taken["pass"].cpu)),
     ]

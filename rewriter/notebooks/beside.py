@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .after import REMEDY, After
 from .document import Cell
 from .shown import displays, may_draw, only_chooses_devices, only_magics, showing, shown_by
-from .uses import NotGathered, Use, defines, filled, made, run, use
+from .uses import NotGathered, Use, defines, filled, made, named, run, use
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Shown:
         read = self._made(n)
         known = self.uses[n].reads & self.modules
         if of_process := sorted(read & (self._held() - self._models()) | known):
-            held = f"what it reads ({', '.join(of_process)}) stays in the training processes"
+            held = f"what it reads ({named(of_process)}) stays in the training processes"
             if name or n not in self.after.stays:
                 raise displays(self.cells[n], name, held, of_process, case="held")
             raise NotGathered(self.cells[n].number, held, f"{self._to_training(n)}{REMEDY}", of_process, case="held")
@@ -47,10 +47,10 @@ class Shown:
         later = [m for m in self.chosen if m > n]
         if changed := sorted(name for name in read if self._changes(name, later)):
             raise displays(
-                self.cells[n], name, f"the training changes {', '.join(changed)} afterwards", changed, case="later"
+                self.cells[n], name, f"the training changes {named(changed)} afterwards", changed, case="later"
             )
         if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
-            raise displays(self.cells[n], name, f"the training uses {', '.join(used)} afterwards", used, case="later")
+            raise displays(self.cells[n], name, f"the training uses {named(used)} afterwards", used, case="later")
         earlier = [m for m in self.chosen if m < n]
         draws = may_draw(self.texts[n]) and not self.after.unseeded
         if draws and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):

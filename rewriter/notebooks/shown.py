@@ -281,7 +281,7 @@ def displays(
 ) -> NotGathered:
     return NotGathered(
         cell.number,
-        f"this cell displays something of the training ({name}), but {why}",
+        f"this cell displays something of the training{f' (`{name}`)' if name else ''}, but {why}",
         remedy,
         about or [name],
         case=case,

@@ -31,6 +31,11 @@ class NotGathered(Exception):
         self.others: tuple[NotGathered, ...] = ()
 
 
+def named(names: Iterable[str]) -> str:
+    """Variables of the notebook in a sentence."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def check_all(checks: Iterable[Callable[[], None]]) -> None:
     """Make all checks, and raise the first refusal with the others."""
     found = [why for check in checks if (why := _refusal(check)) is not None]

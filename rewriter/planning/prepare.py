@@ -443,9 +443,9 @@ def _unplaceable(held: Held) -> Finding:
     cause = f"`{name}` is used before the other objects of its prepare(...) call exist"
     remedy = f"build those objects earlier, or prepare it by hand: {name} = accelerator.prepare({name})"
     if held.origin.role is Role.LOADER:
-        cause = f"`{name}` is read before the training by what also keeps it for the training: prepared, it would give "
-        cause += "only one process's shard of the rows there"
-        remedy = "read a loader of its own there"
+        cause = f"what keeps `{name}` for the training (an object, a dictionary) also reads it before the training: "
+        cause += "prepared, the loader would give it the rows of one process alone"
+        remedy = f"before the training, read another loader of the same data set: `{name}` is then left to the training"
     return Finding("prepare", held.origin.node, cause, remedy, Severity.BLOCKED, case="used-before")
 
 

@@ -235,7 +235,11 @@ def _programs(told: Sequence[ProgramRow], names: Sequence[str]) -> str:
     numbers = {name: number for number, name in enumerate(names)}
     lines = []
     for row in told:
-        name = f"<a href='#file{numbers[row.path]}'>{escape(row.path)}</a>" if row.path in numbers else escape(row.path)
+        name = (
+            f"<a href='#file{numbers[row.path]}'>{path_words(row.path)}</a>"
+            if row.path in numbers
+            else escape(row.path)
+        )
         style = row.worst.value if row.worst is not None and row.word != "ready" else "ready"
         lines.append(f"<tr class='{style}'><td>{row.word}</td><td>{name}</td><td>{escape(row.told())}</td></tr>")
     return f"<div class='scroll' tabindex='0'><table class='plain programs'>{''.join(lines)}</table></div>"

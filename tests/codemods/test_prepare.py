@@ -439,7 +439,7 @@ def test_an_object_that_keeps_a_loader_and_reads_it_first_is_refused() -> None:
     """Prepared behind, the object would have the loader as it was; in front, it would look at one process's share."""
     file = _migrated("self.mean = sum(x.mean() for x, y in loader)")
     assert not file.changed
-    assert "is read before the training by what also keeps it" in file.diagnoses[0].message
+    assert "for the training (an object, a dictionary) also reads it before the training" in file.diagnoses[0].message
 
 
 @pytest.mark.parametrize(

@@ -782,7 +782,7 @@ def test_a_loader_that_a_cell_shows_something_of_is_made_again() -> None:
 )
 def test_a_loader_that_cannot_be_made_again_stays_in_the_training(data: str) -> None:
     file = _migrated(IMPORTS, f"{data}\n{MODEL}", LOOP, "plt.plot(next(iter(loader)))")
-    assert "what it reads (loader) stays in the training processes" in file.diagnoses[0].message
+    assert "what it reads (`loader`) stays in the training processes" in file.diagnoses[0].message
 
 
 GUESS = "def guess(net):\n    x = next(iter(loader))\n    return net(x.to(device)).detach() * scale"
@@ -805,7 +805,7 @@ def test_a_function_that_only_later_cells_use_stays_in_the_notebook_with_what_it
 def test_a_function_that_the_training_uses_too_is_part_of_it() -> None:
     loop = f"{LOOP}\n    guess(model)"
     file = _migrated(IMPORTS, f"{DEVICE}\n{DATA}\n{MODEL}", GUESS, loop, "plt.plot(guess(model))")
-    assert "(plt), but what it reads (guess) stays in the training processes" in file.diagnoses[0].message
+    assert "(`plt`), but what it reads (`guess`) stays in the training processes" in file.diagnoses[0].message
 
 
 def test_a_figure_that_the_training_draws_in_is_shown_by_the_main_process() -> None:
@@ -919,7 +919,7 @@ def test_a_function_that_leaves_its_figure_to_the_end_of_the_cell_is_refused_in_
     """The end of the cell shows the figures of the notebook's own process."""
     file = _migrated(PLT, SHOW.replace("\n    plt.show()", ""), BUILD, f"{LOOP}\n    show(x)")
     (found,) = [found for found in file.diagnoses if found.severity == "blocked"]
-    assert found.message.startswith("this cell displays something of the training (show), but a process of the")
+    assert found.message.startswith("this cell displays something of the training (`show`), but a process of the")
     assert found.case == "figure" and "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
 
 
@@ -1041,20 +1041,20 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
     [
         (
             (IMPORTS, BUILD, LOOP, "plt.plot(optimizer.state)"),
-            ":cell 4, line 1: this cell displays something of the training (plt), but what",
+            ":cell 4, line 1: this cell displays something of the training (`plt`), but what",
         ),
         (
             (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),
-            "(plot), but what it reads (optimizer) stays in the training processes",
+            "(`plot`), but what it reads (`optimizer`) stays in the training processes",
         ),
-        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(plt), but a process of the training shows a figure only"),
+        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(`plt`), but a process of the training shows a figure only"),
         (
             (IMPORTS, BUILD, "h = [1]", "plt.plot(h)", "h.append(2)\n" + LOOP),
-            "(plt), but the training changes h afterwards",
+            "(`plt`), but the training changes `h` afterwards",
         ),
         (
             (f"{IMPORTS}\ntorch.manual_seed(0)", BUILD, "plt.plot(torch.rand(2))", LOOP),
-            "(plt), but it may draw random numbers between those of",
+            "(`plt`), but it may draw random numbers between those of",
         ),
         (
             (IMPORTS, BUILD, "%time x = 1\n" + LOOP),

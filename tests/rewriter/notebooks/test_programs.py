@@ -198,7 +198,7 @@ def test_an_accelerator_that_is_made_at_an_import_is_too_early() -> None:
     ("cells", "says"),
     [
         ((*CELLS[:3], "%time x = 1\n" + LOOP), "there is a magic between the cells of the training"),
-        ((*CELLS, "plt.plot(optimizer.state)"), "this cell displays something of the training (plt)"),
+        ((*CELLS, "plt.plot(optimizer.state)"), "this cell displays something of the training (`plt`)"),
         (
             (*CELLS[:3], "count = 0\nfrom math import *\n" + LOOP),
             "there is a star import between the lines of the training",
