@@ -925,14 +925,14 @@ if __name__ == "__main__":
 TRIES = "import torch\nfrom trainer import Trainer\nt = Trainer(0.1)\nprint(t(torch.ones(1, 4).cuda()), t.noise)\n"
 
 
-def test_a_module_that_builds_its_optimizers_is_given_what_main_makes(run: Run) -> None:
-    """It lends the accelerator to none of its methods: a move to the GPU that is current needs none, and a file is
-    written by the main process."""
+def test_a_module_that_builds_its_optimizers_is_prepared_where_it_is_made(run: Run) -> None:
+    """None of its methods needs the accelerator: a move to the GPU that is current needs none, and a file is written by
+    the main process."""
     after, findings = run(TRAINS, trainer=TRAINER, tries=TRIES)
-    assert "    trainer = Trainer(0.1, accelerator=accelerator)\n" in after["train.py"]
+    assert "    trainer, trainer.steps, trainer.judged, loader = accelerator.prepare(\n" in after["train.py"]
     assert "accelerator.backward(guess.pow(2).mean() + judged.mean())" in after["train.py"]
     trainer = after["trainer.py"]
-    assert "    def __init__(self, rate, accelerator=None):\n        if accelerator is None:\n" in trainer
+    assert "    def __init__(self, rate):\n" in trainer
     assert "        return torch.rand(like.shape[0], 1).cuda()\n" in trainer
     assert (
         "        if PartialState().is_main_process:\n            torch.save(self.net.state_dict(), path)\n" in trainer
