@@ -102,10 +102,38 @@ def _pairs(state: State, unit: Unit, reach: Reach, training: Training) -> Iterat
     for node in unit.names.every(cst.BinaryOperation, cst.Comparison, cst.Call):
         if not any(reach.is_run_in(loop, node) for loop in loops):
             continue
-        given = (part for loop in layouts.around(unit, node) if loop.ran(node) for part in held(loop.value(node)))
+        around = [loop for loop in layouts.around(unit, node) if loop.ran(node)]
+        given = (part for loop in around for part in held(loop.value(node)))
         if any(isinstance(one, Unclear) and one.paired and one.node is node for one in given):
             yield ComparedRows(node)
             return
+        sides = _product(node)
+        of_sides = [part for side in sides for loop in around for part in held(loop.value(side))]
+        rows = bool(sides) and all(origins(state.values.get(side), Role.OUTPUT) for side in sides)
+        if rows and any(isinstance(one, Unclear) for one in of_sides):  # halves of them, chosen by their place
+            yield ComparedRows(node)
+            return
+
+
+def _product(node: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
+    """The factors of a matrix product whose second one is transposed."""
+    sides: list[cst.BaseExpression] = []
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
+        sides = [node.left, node.right]
+    elif isinstance(node, cst.Call) and method_name(node) in ("mm", "matmul"):
+        sides = [arg.value for arg in node.args if arg.keyword is None]
+        if isinstance(node.func, cst.Attribute) and len(sides) == 1:
+            sides.insert(0, node.func.value)
+    return tuple(sides) if len(sides) == 2 and _is_transposed(sides[1]) else ()
+
+
+def _is_transposed(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.Attribute):
+        return node.attr.value == "T"
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    sizes = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.Integer)]
+    return node.func.attr.value == "t" or (node.func.attr.value in ("transpose", "permute") and set(sizes) == {0, 1})
 
 
 def _statistics(state: State, unit: Unit, training: Training, *, split: bool) -> Iterator[Reason]:

@@ -33,6 +33,7 @@ class Fit:
 
     def run(self):
         {run}
+        assert self.place
         for x, y in self.rows:
             self.sgd.zero_grad()
             torch.nn.functional.mse_loss(self.net(x.to(self.place)), y.to({there})).backward()
@@ -148,6 +149,7 @@ class Fit:
         self.sgd = torch.optim.SGD(self.net.parameters(), 0.1)
 
     def run(self):
+        assert self.place
         for x, y in self.rows:
             self.sgd.zero_grad()
             torch.nn.functional.mse_loss(self.net(x.to(self.place)), y.to(self.place)).backward()
