@@ -290,7 +290,8 @@ def screenshots(target: Path) -> bool:
     stopped = migrate([decode(STOPPED.encode(), Path("probe.py"))], CATALOGUE, Config())
     both = Result((*result.files, *stopped.files), 2, {"batch": "process"})
     rules = {entry.id: entry.load().summary for entry in CATALOGUE}
-    hints = ["To apply:  migrate --write train.py", "To learn more: migrate --explain probe.py:17"]
+    line = stopped.files[0].diagnoses[0].line
+    hints = ["To apply:  migrate --write train.py", f"To learn more: migrate --explain probe.py:{line}"]
     with tempfile.TemporaryDirectory(prefix="torchlift-") as folder:
         html = Path(folder, "page.html")
         html.write_text(page(both, (), rules=rules, hints=hints), encoding="utf-8")
