@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...facts.module import Form, Gather
+from ...facts.module import SUM_OF_MEANS, Form, Gather
 from ...facts.reasons import Reason
 from ...facts.reasons.metrics import AddedMeans, MeansUnderRows, SumDivisor
 from ...facts.roles import Origin, Role
@@ -57,7 +57,7 @@ def mean_of_batches(
             counts = _Counts(reach, unit, loop, loaders)
             shown = _never_divided(reach, unit, binding, inside) if binding is not None else None
             quotient = _divided(unit, binding, inside, counts) if binding is not None and shown is None else None
-            if binding is None or (shown is None and quotient is None):
+            if binding is None or (shown is None and quotient is None) or _is_summed(_made_of(unit, node, inside)):
                 continue
             layouts = layouts or layouts_of(state).loop(unit, loop)
             divisors = list(divisors_in(node.value))
@@ -86,6 +86,12 @@ def _made_of(unit: Unit, node: cst.AugAssign, inside: Container[cst.CSTNode]) ->
     names = (part for part in added if isinstance(part, cst.Name))
     values = (value for name in names for value in seen_values(unit.names, name) if value in inside)
     return frozenset(added.union(*map(descendants, values)))
+
+
+def _is_summed(made: Iterable[cst.CSTNode]) -> bool:
+    """Whether the accelerator adds up the means of all processes: ``reduce(loss, reduction="sum_of_means")``."""
+    said = (node.value for node in made if isinstance(node, cst.Arg))
+    return any(isinstance(value, cst.SimpleString) and value.raw_value == SUM_OF_MEANS for value in said)
 
 
 def _adds_up(unit: Unit, loop: cst.For) -> list[cst.AugAssign]:

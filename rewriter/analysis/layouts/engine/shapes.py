@@ -316,7 +316,7 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
             return left if left.rank is not None else right
         if left.rank and right.rank and left.dim == left.rank - 1 and right.dim == max(right.rank - 2, 0):
             return Partial("sum", left.uneven or right.uneven)  # over what is multiplied: `x @ x`, `x.T @ x`
-        across = left.dim == 0 < right.dim
+        across = left.dim == 0 < right.dim and not (batched or known)
         reason = "it multiplies each row with each other row, or sums over the rows"
         return Unclear(reason, node, joint=True, paired=across)
     if isinstance(left, Shard) and isinstance(right, Replicated):

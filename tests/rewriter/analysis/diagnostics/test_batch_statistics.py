@@ -116,6 +116,7 @@ def test_rows_that_meet_all_rows_are_told(loss: str, trained: Trained) -> None:
         "torch.softmax(x.view(-1, 2, 4) @ x.view(-1, 2, 4).transpose(-2, -1), -1).mean() + out.mean()",
         "torch.nn.CosineSimilarity(dim=1)(out, other).mean()",
         "F.cosine_similarity(out, other).mean()",
+        "torch.bmm(out.unsqueeze(1), other.unsqueeze(0).permute(0, 1, 2)).mean()",
         "memory(out.unsqueeze(1), other.unsqueeze(0))[0].mean()",
         "torch.cdist(out.view(-1, 2, 1), other.view(-1, 2, 1)).mean()",
     ],

@@ -264,6 +264,8 @@ def test_means_that_are_added_up_in_another_unit_are_those_of_all_processes(
     text, findings = trained(step=step, epoch=epoch)
     assert f'accelerator.reduce(loss.detach(), reduction="{reduction}").item()' in text
     assert not findings
+    (again,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert not again.diagnoses, "the second run says that what is added up is N times smaller"
 
 
 SHOWN = ["show(total / (i + 1))", "show(100 * (total / (i + 1)))", "show(total)", "show(total / rows)"]
