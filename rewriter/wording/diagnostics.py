@@ -267,13 +267,12 @@ def _same_rows(found: SameRows) -> Finding:
     remedy = (
         "use workers, whose generators differ between processes (num_workers=1), or a generator of the process's own"
     )
-    severity = Severity.REVIEW
-    if found.workers and not found.seed:
+    by_option = found.workers and not found.seed
+    if by_option:
         remedy = (
             "no action needed with workers, which the script has unless an option says otherwise: their generators "
             "differ between processes"
         )
-        severity = Severity.NOTE
     if found.seed:
         why = (
             f"and `worker_init_fn` seeds that (`{found.seed}`) by nothing that differs between processes: the workers "
@@ -281,7 +280,8 @@ def _same_rows(found: SameRows) -> Finding:
         )
         remedy = "let the seed differ between processes: np.random.seed(torch.initial_seed() % 2**32)"
     message = f"`{found.dataset}` chooses {what} by Python's or NumPy's generator, {why}"
-    return Finding("same-noise", found.node, message, remedy, severity, case="rows")
+    weight = Severity.NOTE if by_option else Severity.REVIEW
+    return Finding("same-noise", found.node, message, remedy, weight, case="rows")
 
 
 @worded.register(OwnBatchNorm)

@@ -403,6 +403,7 @@ class Work:
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=settings.rate * settings.count)
 
     def run(self):
+        assert self.where
         for x, y in self.loader:
             loss = torch.nn.functional.cross_entropy(self.net(x.to(self.where)), y.to(self.where))
             self.optimizer.zero_grad()

@@ -30,11 +30,26 @@ def left_out_together(joint: Joint, unit: Unit, training: Training, found: Decis
         return
     if not _only_goes_on(joint, unit, node) or not _is_step(joint, unit, training, node):
         return
-    if any(nodes_in(node.test, cst.NamedExpr, cst.Await)):
+    if any(nodes_in(node.test, cst.NamedExpr, cst.Await)) or _remembers(joint, unit, node):
         return
     text = f"bool({unit.names.module.code_for_node(node.test)})"
     yield Gather(node.test, (text,), _BECAUSE, Form.REDUCE, reduction="sum", number=torch, real=True)
     yield LeftOut(node, spelled(unit, node.test))
+
+
+def _remembers(joint: Joint, unit: Unit, node: cst.If) -> bool:
+    """Whether a condition asks for what earlier steps have left, and each process has its own of: a list that only some
+    batches fill. It is no question about this batch."""
+    loop = next(unit.names.enclosing(node, cst.For, cst.While))
+    for part in nodes_in(node.test, cst.Name, cst.Attribute):
+        binding = unit.names.binding(part) if isinstance(part, cst.Name) else None
+        owned = isinstance(part, cst.Attribute) and isinstance(part.value, cst.Name) and part.value.value == "self"
+        before = owned or (
+            binding is not None and any(loop not in unit.names.ancestors(one) for one in binding.definitions)
+        )
+        if before and joint.equality.is_local(unit, part):
+            return True
+    return False
 
 
 def _only_goes_on(joint: Joint, unit: Unit, node: cst.If) -> bool:

@@ -45,16 +45,21 @@ def test_a_list_that_each_turn_fills_is_as_long_everywhere(trained: Trained, bui
         ("kept = []", "kept.append(x)\nif y.sum() > 3:\n    kept.pop()\nif len(kept) < 2:\n    continue"),
         ("kept = []", "kept.extend(y[y > 0].tolist())\nif len(kept) < 2:\n    continue"),
         ("kept = set()", "kept.add(int(y[0]))\nif len(kept) < 2:\n    continue"),
-        ("", "kept = [row for row in y if row > 0]\nif len(kept) < 2:\n    continue"),
         ("kept = []", f"kept.append({HITS})\nif sum(kept) / len(kept) > 0.9:\n    continue"),
         ("kept = []", f"kept.append({HITS})\nif kept[-1] > 0.9:\n    continue"),
     ],
-    ids="appended_to asked_by_itself emptied shortened extended a_set a_comprehension its_mean its_last".split(),
+    ids="appended_to asked_by_itself emptied shortened extended a_set its_mean its_last".split(),
 )
 def test_a_list_that_only_some_rows_fill(trained: Trained, built: str, loss: str) -> None:
     """What is in the list is one process's own, too."""
     text, findings = trained(built=built, loss=f"{loss}\n{LOSS}")
     assert findings == ["local-decision"] and "Accelerator" not in text
+
+
+def test_a_list_of_this_batch_leaves_the_step_out_for_all(trained: Trained) -> None:
+    loss = "kept = [row for row in y if row > 0]\nif len(kept) < 2:\n    continue"
+    text, findings = trained(loss=f"{loss}\n{LOSS}")
+    assert findings == ["local-decision"] and "torch.tensor(bool(len(kept) < 2), dtype=torch.float64)" in text
 
 
 MEMORY = """\

@@ -46,6 +46,6 @@ torch.save(learner.state_dict(), "learner.pt")
 def test_an_update_that_trains_is_no_total(name: str) -> None:
     (file,) = migrate([decode(LEARNER.format(name=name).encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "    accelerator.backward(loss)\n" in file.after.decode()
-    assert "self, self.opt = accelerator.prepare(" in file.after.decode()
+    assert "learner, learner.opt, loader = accelerator.prepare(" in file.after.decode()
     assert file.diagnoses == ()
     assert [(trait.kind, trait.name) for trait in file.traits if trait.kind == "figure"] == [("figure", "loss")]
