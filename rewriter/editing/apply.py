@@ -357,7 +357,7 @@ def _goes_along(comment: str, drops: Callable[[str], bool]) -> bool:
     """Whether a comment on the line of a removed statement is on that alone: a shape; of a move, what another language
     says, unless it plans something."""
     foreign = not comment.isascii() and not any(word in comment for word in ("TODO", "FIXME", "XXX"))
-    return speaks_of_shape(comment) or (drops("# gpu") and (foreign or speaks_of_device(comment, foreign=True)))
+    return speaks_of_shape(comment) or (drops("# gpu") and (foreign or speaks_of_device(comment)))
 
 
 def _above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.EmptyLine]:

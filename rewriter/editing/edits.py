@@ -122,16 +122,14 @@ def speaks_of_moving(comment: str) -> bool:
     return bool(words) and all(w in _MOVING for w in words) and bool({"device", "gpu", "cuda", "gpus"} & set(words))
 
 
-def speaks_of_device(comment: str, *, foreign: bool = False) -> bool:
-    """Whether a comment is a few words on the choice of the device, and no code that is commented out; ``foreign``: in
-    any language."""
+def speaks_of_device(comment: str) -> bool:
+    """Whether a comment is a few words on the choice of the device, and no code that is commented out."""
     words = re.findall(r"[A-Za-z]+", comment.lower())
     code = any(sign in comment for sign in "=()")
-    others = sum(letter.isalpha() and not letter.isascii() for letter in comment)
+    others = any(letter.isalpha() and not letter.isascii() for letter in comment)
     return (
-        not code
-        and (foreign or not others)
-        and len(words) + others / 2 <= _FEW  # two signs of a script without spaces count as a word
+        not (code or others)
+        and len(words) <= _FEW
         and not {"device", "devices", "gpu", "gpus", "cuda", "cpu"}.isdisjoint(words)
     )
 

@@ -69,7 +69,8 @@ def tidied(program: Sequence[Written]) -> list[cst.Module]:
 def _without_idle(module: Written, others: Sequence[cst.Module]) -> cst.Module:
     tree = module.tree
     found = Counter(name.value for name in names_in(tree))
-    if sum(found[name] for name in _LOOKING) > _asked_of_others(tree):
+    looking = sum(found[name] for name in _LOOKING)
+    if looking and looking > _asked_of_others(tree):
         return tree
     now = resolve(tree)
     idle = list(_idle(module, now, others))

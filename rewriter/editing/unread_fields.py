@@ -27,11 +27,12 @@ def unread_fields(before: Names, now: Names, others: Iterable[cst.Module]) -> It
     """The assignments to fields that the original module reads, and that nothing of the program reads now."""
     read = set(_loads(before.module))
     lost = {name for name, _ in read} - {name for name, _ in _loads(now.module)}
+    others = list(others)
     classes = list(now.every(cst.ClassDef)) if lost else []
     trees = [now.module, *others]
     if not classes or any(map(_goes_through_fields, trees)):
         return
-    lost -= {word for tree in trees for word in (*(name for name, _ in _loads(tree)), *_strings(tree))}
+    lost -= {name for tree in others for name, _ in _loads(tree)}.union(*map(_strings, trees))
     for klass in classes:
         kin = {"", *_kin(klass, classes)}
         stores = list(_stores(now, klass)) if lost and _is_plain(klass, classes) else []

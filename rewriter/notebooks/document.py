@@ -248,7 +248,7 @@ def invalid(before: bytes, after: bytes) -> str:
 
 def masked(text: str) -> str:
     """A cell as Python reads it."""
-    if _is_python(text):
+    if is_python(text):
         return text
     head = text.lstrip().split("\n", 1)[0].split(" ")[0]
     whole = head.startswith("%%") and head not in _PYTHON_CELLS
@@ -260,7 +260,7 @@ def masked(text: str) -> str:
     return "\n".join(lines)
 
 
-def _is_python(text: str) -> bool:
+def is_python(text: str) -> bool:
     return _error(text) is None
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from .document import MASK
+from .document import MASK, is_python
 
 _RUNS = re.compile(r"%(?:time|timeit|prun|memit|lprun|mprun)\s+(.+)")
 _ASSIGNS = re.compile(r"([\w.,\s]+?)=\s*([%!].*)")
@@ -32,7 +32,7 @@ def run_by(line: str) -> str:
     """The Python code that a magic runs in its line, without its options: ``%timeit -n 10 fit(model)``."""
     found = _RUNS.fullmatch(line.strip())
     code = found[1] if found is not None else ""
-    while code and not _parses(code):
+    while code and not is_python(code):
         first, _, code = code.partition(" ")
         if not first.startswith("-") and not first.isdigit():
             return ""
@@ -64,15 +64,7 @@ def _in_words(line: str) -> Iterator[tuple[str, bool]]:
 
 
 def _names(code: str) -> Iterator[tuple[str, bool]]:
-    if _parses(code):
+    if is_python(code):
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Name):
                 yield node.id, isinstance(node.ctx, ast.Store)
-
-
-def _parses(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError):
-        return False
-    return True

@@ -61,12 +61,11 @@ def plan_notebook(
     notebook.check()
     script, config = notebook.script(), config._replace(launched=True)
     settings = (catalogue, config, layout, each)
-    planned = plan([source_of(notebook, script), *modules], *settings)
-    result = planned.result()
     if LAUNCHER in script:
         seen = notebook.script(_hidden(notebook, after_launch(notebook)))
-        alike = seen == script
-        return NotebookPlan(notebook, planned if alike else plan([source_of(notebook, seen), *modules], *settings))
+        return NotebookPlan(notebook, plan([source_of(notebook, seen), *modules], *settings))
+    planned = plan([source_of(notebook, script), *modules], *settings)
+    result = planned.result()
     try:
         home = home_of(result.files) if result.changed else None
     except NotGathered as why:

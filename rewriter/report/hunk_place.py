@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..result import FileResult
 from .inline import Numbering
-from .rows import Hunk, Row
+from .rows import Hunk, Row, indent_of
 from .text import visible
 
 _DEFINITION = re.compile(r"\s*(?:async\s+def|def|class)\s+\w+")
@@ -36,8 +36,3 @@ def place_of_hunk(
                 inner = f", in {visible(found[0].strip())}" if number < first else ""  # else the hunk shows it
                 return f"{place}{inner}"
     return place
-
-
-def indent_of(line: str) -> int:
-    """The columns of white space that a line begins with."""
-    return len(line) - len(line.lstrip())

@@ -160,13 +160,14 @@ def _shifts(before: Sequence[str], after: Sequence[str], same: Mapping[int, int]
     shifts: dict[int, int] = {}
     for old, line in enumerate(before if same else ()):
         if old in same and line.strip():
-            shifts[old] = _indent(after[same[old]]) - _indent(line)
+            shifts[old] = indent_of(after[same[old]]) - indent_of(line)
         elif old - 1 in shifts:
             shifts[old] = shifts[old - 1] if line.strip() else 0
     return {old: shift for old, shift in shifts.items() if shift > 0}
 
 
-def _indent(line: str) -> int:
+def indent_of(line: str) -> int:
+    """The columns of white space that a line begins with."""
     return len(line) - len(line.lstrip())
 
 
@@ -343,7 +344,7 @@ def is_whole(text: str, marks: Sequence[Span]) -> bool:
 
 
 def _without_indentation(line: str, spans: Sequence[Span]) -> tuple[Span, ...]:
-    indent = _indent(line)
+    indent = indent_of(line)
     return tuple((max(start, indent), end) for start, end in spans if end > indent)
 
 

@@ -21,9 +21,9 @@ from ..editing.opcodes import CONTEXT
 from ..result import FileResult
 from .diff import shown
 from .groups import FindingGroup
-from .hunk_place import indent_of, place_of_hunk
+from .hunk_place import place_of_hunk
 from .inline import COLORS, Numbering, Told, marked, numberings, said, told_of
-from .rows import DiffBlock, Hunk, Row, Span, cell_name, hunks_of, is_whole, reasons
+from .rows import DiffBlock, Hunk, Row, Span, cell_name, hunks_of, indent_of, is_whole, reasons
 from .text import at_lines, visible
 
 NARROWEST = 80

@@ -67,8 +67,8 @@ def _means_by_rows(found: MeansByRows) -> Finding:
     return Finding(
         "mean-of-batches",
         found.node,
-        f"`{found.total}` adds up means over batches and is divided by `{found.divisor}`, the number of rows: on N "
-        "processes there are N times fewer batches, so the result is N times smaller",
+        f"`{found.total}` adds up means over batches and is divided by `{found.divisor}`, the number of rows: "
+        f"{_SMALLER}",
         _BY_BATCHES,
         cause=Cause(found.added, _ADDED_UP),
         case="too-small",
@@ -83,7 +83,7 @@ def _joined_metric(found: JoinedMetric) -> Finding:
         f"`{found.name}` combines what all processes give it: where the rows of the data do not share out evenly, the "
         "last batches are filled up with repeated rows, which it counts, so its figure is close to the original's but "
         "not equal to it",
-        "no action needed if close is good enough; for the exact figure, use --keep-global-batch",
+        _EXACT,
         Severity.NOTE,
         case="joined",
     )
@@ -153,9 +153,8 @@ def _summed_means(found: SummedMeans) -> Finding:
     return Finding(
         "mean-of-batches",
         found.node,
-        f"`{found.name}` collects a mean over the rows of each batch, and is added up and divided by nothing: on N "
-        "processes there are N times fewer batches to add up",
-        "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+        f"`{found.name}` collects a mean over the rows of each batch, and is added up and divided by nothing: {_FEWER}",
+        _BY_BATCHES,
         case="too-small",
     )
 
@@ -165,9 +164,9 @@ def _scaled_means(found: ScaledMeans) -> Finding:
     return Finding(
         "mean-of-batches",
         found.node,
-        f"`{found.name}` adds up a mean over the rows of each batch, and is divided by {found.divisor}: on N "
-        "processes there are N times fewer batches to add up, so the result is N times smaller",
-        "divide by the number of batches, len(loader), or keep the global batch: --keep-global-batch",
+        f"`{found.name}` adds up a mean over the rows of each batch, and is divided by {found.divisor}: "
+        f"{_FEWER}, so the result is N times smaller",
+        _BY_BATCHES,
         case="too-small",
     )
 

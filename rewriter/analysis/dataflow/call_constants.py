@@ -30,10 +30,10 @@ def below(constants: ConstantValues, reach: Reach, call: cst.Call) -> dict[Code,
         if given in seen or NOTHING in seen:
             continue
         seen.add(given)
-        unit = reach.unit(function)
+        unit, values = reach.unit(function), dict(given)
         for node in reach.own(function):
             if isinstance(node, cst.Call) and reach.called(node):
-                if not given or not constants.excludes(unit, node, dict(given)):
+                if not constants.excluded_by(unit, node, values):
                     pending += _called(constants, reach, node, given)
     return found
 

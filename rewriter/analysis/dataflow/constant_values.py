@@ -72,15 +72,16 @@ class ConstantValues:
         sites = list(self._reach.reached_sites(code))
         return bool(sites) and code not in seen and all(self.never(s.unit, s.node, seen | {code}) for s in sites)
 
-    def excludes(self, unit: Unit, node: cst.CSTNode, given: Given = _NOTHING) -> bool:
-        """Whether a node is in a branch of its own function that is never taken, or after one that always leaves;
-        ``given``: in a call that gives these values to parameters."""
-        if given:
-            return self._is_left_out(unit, node, given)
+    def excludes(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether a node is in a branch of its own function that is never taken, or after one that always leaves."""
         if node not in self._excluded:
             self._excluded[node] = False  # what depends on itself is not known
             self._excluded[node] = self._is_left_out(unit, node, {})
         return self._excluded[node]
+
+    def excluded_by(self, unit: Unit, node: cst.CSTNode, given: Given) -> bool:
+        """Whether a call that gives these values to parameters does not come to a node of its function."""
+        return bool(given) and self._is_left_out(unit, node, given)
 
     def _is_left_out(self, unit: Unit, node: cst.CSTNode, given: Given) -> bool:
         pairs = list(unit.names.outwards(node))
@@ -156,8 +157,7 @@ class ConstantValues:
         function = unit.names.function(node)
         if not isinstance(function, cst.FunctionDef) or function in self._state.escaped:
             return False
-        given = self.known(function, site)
-        return bool(given) and self.excludes(unit, node, given)
+        return self.excluded_by(unit, node, self.known(function, site))
 
     def _leaves_out(self, unit: Unit, around: cst.CSTNode, below: cst.CSTNode, given: Given) -> bool:
         if isinstance(around, cst.BooleanOperation) and below is around.right:

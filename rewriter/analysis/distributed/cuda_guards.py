@@ -19,7 +19,7 @@ from ..effects.existing_guards import is_elif
 from ..syntax.alike import alike
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted
-from ..syntax.walk import descendants, nodes_in
+from ..syntax.walk import nodes_in
 from .tracing import Tracer
 
 _ASKING = "torch.cuda."
@@ -47,10 +47,11 @@ class CudaGuards:
         """The questions that hold nothing but moves, which are made in any case then, and findings for others."""
         told: set[cst.CSTNode] = set()
         for move in self.moved:
-            around = self.unit.names.enclosing(move, cst.If, cst.IfExp)
-            for guard in (g for g in around if isinstance(g, (cst.If, cst.IfExp)) and g not in told):
+            for guard, below in self.unit.names.outwards(move):
+                if not isinstance(guard, (cst.If, cst.IfExp)) or below is not guard.body or guard in told:
+                    continue
                 asks, own = self._asks(self.unit, guard.test), self._is_the_accelerators(guard.test)
-                if (own or asks is not None) and move in set(descendants(guard.body)):
+                if own or asks is not None:
                     told.add(guard)
                     if (own or asks) and self._only_moves(guard):
                         yield guard

@@ -197,7 +197,7 @@ class Guards:
     def called_apart(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
         """Why not every process reaches a node, as far as the calls of its function decide it."""
         given, constants = self.apart.get(unit.names.function(node), ()), constants_of(self.state)
-        return (guard for guard, known in given if not known or not constants.excludes(unit, node, dict(known)))
+        return (guard for guard, known in given if not constants.excluded_by(unit, node, dict(known)))
 
     def of(self, unit: Unit, node: cst.CSTNode) -> CodePlace | None:
         """Why not every process reaches a node: in its own function, or in one that calls it."""

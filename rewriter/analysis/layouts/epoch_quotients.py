@@ -13,7 +13,7 @@ from ...facts.torch_api import tensor_parts
 from ..dataflow.call_graph import Reach
 from ..dataflow.trails import Trail, counts_rows_of, traces
 from ..dataflow.values import State, Unit, Unknown, origins
-from ..syntax.definitions import bindings_value
+from ..syntax.definitions import bindings_value, setter
 from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
@@ -190,10 +190,8 @@ class RowTotals:
         binding = unit.names.binding(node) if unit is not None and isinstance(node, cst.Name) else None
         if unit is None or binding is None:
             return dotted(node) if isinstance(node, cst.Attribute) else None
-        loops = (next(unit.names.enclosing(d, cst.For), None) for d in binding.definitions)
-        given = (isinstance(loop, cst.For) and d in set(nodes_in(loop.target, cst.Name))
-                 for d, loop in zip(binding.definitions, loops, strict=True))  # fmt: skip
-        return None if any(given) else binding
+        given = any(isinstance(setter(unit.names, d), cst.For) for d in binding.definitions)
+        return None if given else binding
 
     def _is_data(self, counted: cst.BaseExpression) -> bool:
         if origins(self._state.values.get(counted), Role.DATASET) or any(counted.deep_equals(d) for d in self._data):

@@ -28,19 +28,19 @@ def left_out_together(joint: Joint, unit: Unit, training: Training, found: Decis
     torch = torch_name(joint.state, unit)
     if not isinstance(node, cst.If) or not found.hangs or node.test is not found.value or torch is None:
         return
-    if not _only_goes_on(joint, unit, node) or not _is_step(joint, unit, training, node):
+    loop = next(unit.names.enclosing(node, cst.For, cst.While), None)
+    if loop is None or not _only_goes_on(joint, unit, node) or not _is_step(joint, unit, training, node, loop):
         return
-    if any(nodes_in(node.test, cst.NamedExpr, cst.Await)) or _remembers(joint, unit, node):
+    if any(nodes_in(node.test, cst.NamedExpr, cst.Await)) or _remembers(joint, unit, node, loop):
         return
     text = f"bool({unit.names.module.code_for_node(node.test)})"
     yield Gather(node.test, (text,), _BECAUSE, Form.REDUCE, reduction="sum", number=torch, real=True)
     yield LeftOut(node, spelled(unit, node.test))
 
 
-def _remembers(joint: Joint, unit: Unit, node: cst.If) -> bool:
+def _remembers(joint: Joint, unit: Unit, node: cst.If, loop: cst.CSTNode) -> bool:
     """Whether a condition asks for what earlier steps have left, and each process has its own of: a list that only some
     batches fill. It is no question about this batch."""
-    loop = next(unit.names.enclosing(node, cst.For, cst.While))
     for part in nodes_in(node.test, cst.Name, cst.Attribute):
         binding = unit.names.binding(part) if isinstance(part, cst.Name) else None
         owned = isinstance(part, cst.Attribute) and isinstance(part.value, cst.Name) and part.value.value == "self"
@@ -61,10 +61,9 @@ def _only_goes_on(joint: Joint, unit: Unit, node: cst.If) -> bool:
     return ends and joint.runs(block) is None and not isinstance(unit.names.parents.get(node), cst.If)
 
 
-def _is_step(joint: Joint, unit: Unit, training: Training, node: cst.If) -> bool:
+def _is_step(joint: Joint, unit: Unit, training: Training, node: cst.If, loop: cst.CSTNode) -> bool:
     """Whether a condition is one of the steps of a training over a prepared loader, to which all processes come, in the
     function that has its backward pass."""
-    loop = next(unit.names.enclosing(node, cst.For, cst.While), None)
     if loop not in training.train_loops or loop not in joint.equality.shared:
         return False
     around = [a for a in unit.names.enclosing(node, *TESTED, cst.Try, cst.With) if a is not loop]

@@ -49,15 +49,18 @@ def mean_of_batches(
         ranged = isinstance(loop.iter, cst.Call) and method_name(loop.iter) == "range"
         if ranged and not made_of_length(reach, unit, loop.iter):
             continue  # it draws as many batches as the script says
-        inside = set(descendants(loop))
-        adds = _adds_up(unit, loop)
+        if not (adds := _adds_up(unit, loop)):
+            continue
+        inside, counts = set(descendants(loop)), _Counts(reach, unit, loop, loaders)
         layouts: LoopLayouts | None = None
         for node in sorted(adds, key=unit.names.order):
             binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) else None
-            counts = _Counts(reach, unit, loop, loaders)
             shown = _never_divided(reach, unit, binding, inside) if binding is not None else None
             quotient = _divided(unit, binding, inside, counts) if binding is not None and shown is None else None
-            if binding is None or (shown is None and quotient is None) or _is_summed(_made_of(unit, node, inside)):
+            if binding is None or (shown is None and quotient is None):
+                continue
+            made = _made_of(unit, node, inside)
+            if _is_summed(made):
                 continue
             layouts = layouts or layouts_of(state).loop(unit, loop)
             divisors = list(divisors_in(node.value))
@@ -70,14 +73,13 @@ def mean_of_batches(
             if quotient is not None:
                 divided, count = quotient
                 reason = AddedMeans(divided, binding.name, node, count, partly)
-                own = _made_of(unit, node, inside)
-                yield node, SumOfMeans(reason, count is not SumDivisor.LAST_INDEX, own)
+                yield node, SumOfMeans(reason, count is not SumDivisor.LAST_INDEX, made)
                 continue
             assert shown is not None
             within = tuple(unit.names.module.code_for_node(one) for one in divisors)
             by_rows = any(_counts_rows(layouts, one) for one in divisors)
             reason = AddedMeans(shown, binding.name, node, SumDivisor.NOTHING, partly, within, by_rows)
-            yield node, SumOfMeans(reason, True, _made_of(unit, node, inside))
+            yield node, SumOfMeans(reason, True, made)
 
 
 def _made_of(unit: Unit, node: cst.AugAssign, inside: Container[cst.CSTNode]) -> frozenset[cst.CSTNode]:

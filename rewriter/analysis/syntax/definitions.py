@@ -108,17 +108,17 @@ def _overwritten(
 ) -> bool:
     """Whether another definition in the block of one always follows it before the block ends; what a loop sets is
     followed by those in its body."""
-    loop, order = _setter(names, definition), names.order
+    loop, order = setter(names, definition), names.order
     block = loop.body if isinstance(loop, cst.For) else _block(names, definition)
     if block in around or any(names.enclosing(definition, cst.Try, cst.TryStar)):
         return False
     later = (d for d in definitions if order(d) > order(definition) and _block(names, d) is block)
-    plain = (d for d in later if isinstance(_setter(names, d), cst.AssignTarget))
+    plain = (d for d in later if isinstance(setter(names, d), cst.AssignTarget))
     jumps = [order(n) for n in descendants(block) if isinstance(n, _JUMPS)]
     return any(not any(order(definition) < jump < order(d) for jump in jumps) for d in plain)
 
 
-def _setter(names: Names, definition: cst.CSTNode) -> cst.CSTNode | None:
+def setter(names: Names, definition: cst.CSTNode) -> cst.CSTNode | None:
     """What sets a variable, by itself or with others: the target of an assignment, a loop."""
     around = names.parents.get(definition)
     while isinstance(around, (cst.BaseElement, cst.Tuple, cst.List)):

@@ -105,43 +105,20 @@ def _kept(state: State, klass: Klass, names: set[str]) -> Iterator[Slot]:
 
 def _functions(state: State, slot: Slot | None) -> Iterator[Function]:
     """What may be called of what a slot holds, or by it: by a composition of transforms, which was made with them."""
-    slots, seen = [slot], set[Thing]()
-    while slots:
-        held = slots.pop()
-        for thing in held.things if held is not None else ():
-            if thing in seen:
-                continue
-            seen.add(thing)
-            if isinstance(thing, Function):
-                yield thing
-            elif isinstance(thing, Instance):
-                call = thing.klass.method("__call__")
-                yield from [call] if call is not None else []
-                if thing.klass.method("__init__") is None:  # a base from outside keeps them: ``class Pairs(Compose)``
-                    slots += _given(state, thing.node)
-            elif isinstance(thing, Sequence):
-                slots += [*thing.items, thing.rest]
-            elif isinstance(thing, Unknown):
-                slots += _given(state, thing.node)
+    for thing in _within(state, slot, _composes):
+        if isinstance(thing, Function):
+            yield thing
+        elif isinstance(thing, Instance) and (call := thing.klass.method("__call__")) is not None:
+            yield call
 
 
-def _given(state: State, made: cst.CSTNode) -> list[Slot | None]:
-    """What something was made with."""
-    return [state.values.get(arg.value) for arg in made.args] if isinstance(made, cst.Call) else []
+def _composes(thing: Thing) -> bool:
+    """Whether what something was made with may be called by it; a base from outside keeps it: ``class P(Compose)``."""
+    return isinstance(thing, Unknown) or (isinstance(thing, Instance) and thing.klass.method("__init__") is None)
 
 
-def loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
-    """The calls that make a loader of a class of data sets, as far as that is seen."""
-    for record in state.calls.values():
-        made = any(origin.node is record.node for origin in origins(record.result, Role.LOADER))
-        data = keyword(record.node, "dataset", 0) if made else None
-        for thing in _data_in(state, state.values.get(data)) if data is not None else ():
-            if klass in (state.klass.get(thing), thing.klass if isinstance(thing, Instance) else None):
-                yield record
-
-
-def _data_in(state: State, slot: Slot | None) -> Iterator[Thing]:
-    """What a loader is given, with what a data set of a package is made of: ``ConcatDataset(parts)``."""
+def _within(state: State, slot: Slot | None, opens: Callable[[Thing], bool]) -> Iterator[Thing]:
+    """What a slot holds, with what is in its lists, and what those were made with that are opened."""
     slots, seen = [slot], set[Thing]()
     while slots:
         held = slots.pop()
@@ -151,9 +128,29 @@ def _data_in(state: State, slot: Slot | None) -> Iterator[Thing]:
             seen.add(thing)
             if isinstance(thing, Sequence):
                 slots += [*thing.items, thing.rest]
-            elif isinstance(thing, (Origin, Unknown)) and state.klass.get(thing) is None:
+            elif isinstance(thing, (Instance, Origin, Unknown)) and opens(thing):
                 slots += _given(state, thing.node)
             yield thing
+
+
+def _given(state: State, made: cst.CSTNode) -> list[Slot | None]:
+    """What something was made with."""
+    return [state.values.get(arg.value) for arg in made.args] if isinstance(made, cst.Call) else []
+
+
+def loaders_of(state: State, klass: Klass) -> Iterator[CallRecord]:
+    """The calls that make a loader of a class of data sets, as far as that is seen; also within a data set of a
+    package: ``ConcatDataset(parts)``."""
+
+    def is_packed(thing: Thing) -> bool:
+        return isinstance(thing, (Origin, Unknown)) and state.klass.get(thing) is None
+
+    for record in state.calls.values():
+        made = any(origin.node is record.node for origin in origins(record.result, Role.LOADER))
+        data = keyword(record.node, "dataset", 0) if made else None
+        for thing in _within(state, state.values.get(data), is_packed) if data is not None else ():
+            if klass in (state.klass.get(thing), thing.klass if isinstance(thing, Instance) else None):
+                yield record
 
 
 def has_workers(loader: CallRecord, state: State, usual: bool = False) -> bool:

@@ -101,7 +101,6 @@ def named(kind: type[Kind]) -> dict[str, Kind]:
 
 
 @cache
-@cache
 def packages() -> frozenset[str]:
     """The packages of which there is a row for more than what they download, and those that come with Python."""
     kinds = ((name.partition(".")[0], KINDS[kind]) for name, (kind, _) in _tables().exact.items())

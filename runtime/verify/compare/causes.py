@@ -117,8 +117,7 @@ def _with_origin(promise: Promise, code_of: Callable[[Promise], str], text: str,
         return promise if read is None else _pointing(replace(promise, cause=_UNWRITTEN), text, line, read)
     parts = " and ".join(f"`{part}`" for part in origin.parts)
     cause = f"`{origin.name}` is computed from {parts}, of the rows of one process: {origin.missing}"
-    place = f"{promise.at[: -len(str(line))]}{origin.line}"
-    return replace(promise, cause=cause, origin=place, origin_code=text.split("\n")[origin.line - 1].strip())
+    return _pointing(replace(promise, cause=cause), text, line, origin.line)
 
 
 def _pointing(promise: Promise, text: str, line: int, number: int) -> Promise:

@@ -11,6 +11,7 @@ steps, stays that of the process that prints it.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from functools import cached_property
 
 import libcst as cst
 
@@ -337,20 +338,27 @@ class _Loop:
         """Whether all that is added is read off totals that are those of all processes by then: ``meter.avg``."""
         order, names = self.unit.names.order, self.unit.names
         joined = {t.node for t in (*plan.reduced, *plan.gathered) if plan.makes_whole(t)}
-        fed: dict[Binding, set[cst.CSTNode]] = {}
-        for other in collecting(self.state, self.unit, self.inside):
-            binding = names.binding(other.place) if isinstance(other.place, cst.Name) else None
-            if binding is not None:
-                fed.setdefault(binding, set()).add(other.node)
+        if not joined:
+            return False
         whole = {
             binding
-            for binding, nodes in fed.items()
+            for binding, nodes in self._fed.items()
             if all(node in joined and order(node) < order(total.node) for node in nodes)
             and not any(
                 d in self.inside and names.statement(d) not in map(names.statement, nodes) for d in binding.definitions
             )
         }
         return bool(whole) and all(self._reads_whole(value, whole) for value in total.value)
+
+    @cached_property
+    def _fed(self) -> dict[Binding, set[cst.CSTNode]]:
+        """The variables that the loop collects in, each with what adds to it."""
+        found: dict[Binding, set[cst.CSTNode]] = {}
+        for total in collecting(self.state, self.unit, self.inside):
+            binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
+            if binding is not None:
+                found.setdefault(binding, set()).add(total.node)
+        return found
 
     def _reads_whole(self, value: cst.BaseExpression, whole: set[Binding], depth: int = 3) -> bool:
         """Whether everything of this process's rows that a value is computed from is in such totals."""
