@@ -26,7 +26,7 @@ from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart
 from ..analysis.layouts import metrics
-from ..analysis.layouts.agreed_decisions import decisions
+from ..analysis.layouts.agreed_decisions import counted_together, decisions
 from ..analysis.layouts.batch_artifacts import dropped_batches, early_lengths, filled_batches
 from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_numbers import batch_numbers
@@ -61,6 +61,7 @@ from ..facts.placement import Move, Placement
 from ..facts.reasons import Reason
 from ..facts.reasons.devices import LentWrapper
 from ..facts.reasons.distributed import NoPrefix
+from ..facts.reasons.metrics import OwnTotal
 from ..facts.roles import Role
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
@@ -288,6 +289,9 @@ class Collected:
         answers = [*(a for a in answers if a not in cut), *(_trained_on(a.node) for a in cut)]
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
+        alike = (f for f in self.findings if isinstance(f, OwnTotal))
+        left = [f for f in alike if counted_together(reducer, self.unit, f.node, self.gathers)]
+        self.findings = [f for f in self.findings if f not in left]
         self.findings.extend(a for a in answers if not isinstance(a, Gather))
         self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))

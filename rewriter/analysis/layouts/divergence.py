@@ -8,7 +8,7 @@ an object of the program's own classes as a whole: two meters of one class are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -136,6 +136,13 @@ class Equality:
         """The names in an expression that hold something of one process's own."""
         names = [n for n in nodes_in(node, cst.Name) if n in unit.names.within]
         return [n for n in names if any(self._comes_from_share(key) for key in self._keys(unit, n))]
+
+    def local_fields(self, unit: Unit, node: cst.CSTNode) -> list[tuple[cst.Attribute, Sequence[WrittenValue]]]:
+        """The attributes in an expression, as ``self.best``, that hold something of one process's own, each with what
+        it is given."""
+        fields = [(a, key) for a in nodes_in(node, cst.Attribute) if (key := field_of(unit, a)) is not None]
+        own = [(a, key) for a, key in fields if any(self._comes_from_share(each) for each in self._keys(unit, a))]
+        return [(a, self._writes.of(key)) for a, key in own]
 
     def source(self, binding: Binding) -> cst.CSTNode | None:
         """The place from which something of one process's own comes into a variable; None where nothing does."""

@@ -247,3 +247,13 @@ def raised_alike(name: str) -> bool:
     """Whether all processes meet an exception at the same place, or none of them."""
     found = transfer(name, outside.Raised)
     return found is not None and found.alike
+
+
+_NUMBERS = frozenset(
+    {"math.inf", "math.nan", "numpy.inf", "numpy.Inf", "numpy.infty", "torch.inf", "sys.maxsize", "sys.float_info.max"}
+)
+
+
+def is_number(name: str) -> bool:
+    """Whether a module keeps a plain number under a name."""
+    return name in _NUMBERS
