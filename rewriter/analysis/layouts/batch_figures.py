@@ -192,14 +192,14 @@ class BatchFigures:
         while isinstance(place, (cst.Attribute, cst.Subscript)):
             place = place.value
         binding = self.unit.names.binding(place) if isinstance(place, cst.Name) else None
-        own = set(descendants(total.node))
+        own = total.own
         anew = (d for d in binding.definitions if d in self.inside and d not in own) if binding is not None else ()
         return all(isinstance(self.unit.names.parents.get(d), cst.AugAssign) or self._is_in_a_branch(d) for d in anew)
 
     def _is_read(self, total: Total) -> bool:
         """Whether anything but the statement that collects reads what a variable collects, as far as that is seen."""
         binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
-        own = set(descendants(total.node))
+        own = total.own
         handed = isinstance(total.node, cst.Yield)
         return binding is None or handed or any(read not in own for read in binding.reads)
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from ...facts.torch_api.kinds.tensors import Concat
+from ...facts.torch_api.loading import transfer
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit
 from ..syntax.scopes import Binding
@@ -32,6 +34,13 @@ class Total:
     """What is added."""
     place: cst.BaseExpression
     """Where it is kept: a variable, an attribute, an entry, the object whose method is called."""
+    anew: cst.Assign | None = None
+    """For an array, which grows by being made anew: the statement that does it."""
+
+    @property
+    def own(self) -> set[cst.CSTNode]:
+        """The code that collects, and reads and sets its place only for that."""
+        return set(descendants(self.anew or self.node))
 
     @property
     def kept_in(self) -> cst.BaseExpression:
@@ -51,6 +60,8 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
             added = _added(node)
             if added is not None:
                 yield Total(node, [added], node.targets[0].target)
+            elif values := _put_behind(state, node):
+                yield Total(node.value, values, node.targets[0].target, node)
         elif isinstance(node, cst.Call) and collects(state, node):
             holder = node.func.value if isinstance(node.func, cst.Attribute) else None
             if holder is not None and not is_synchronised(state, node) and not any(bars(unit, holder)):
@@ -161,6 +172,20 @@ def _added(node: cst.Assign) -> cst.BaseExpression | None:
     if value.left.deep_equals(target):
         return value.right
     return value.left if value.right.deep_equals(target) else None
+
+
+def _put_behind(state: State, node: cst.Assign) -> list[cst.BaseExpression]:
+    """What ``losses = np.append(losses, loss.item())`` adds to an array, as a list would."""
+    call, target = node.value, node.targets[0].target
+    record = state.calls.get(call) if isinstance(call, cst.Call) else None
+    name = outside_name(record) if record is not None else ""
+    if not isinstance(call, cst.Call) or not name.startswith("numpy.") or transfer(name, Concat) is None:
+        return []
+    parts = [arg.value for arg in call.args if arg.keyword is None]
+    if parts and isinstance(parts[0], (cst.List, cst.Tuple)):
+        parts = [element.value for element in parts[0].elements]
+    kept = [part for part in parts if part.deep_equals(target)]
+    return [part for part in parts if part not in kept] if len(kept) == 1 and len(parts) == 2 else []
 
 
 def _is_written_out(place: cst.Subscript) -> bool:

@@ -94,7 +94,7 @@ class _Loop:
         self.training, self.loop = step.training, step.loop
         self.inside, self.by_hand, self.losses = step.inside, step.by_hand, step.losses
         self.layouts, self.statements = step.layouts, step.statements
-        self.numbers = Numbers(step)
+        self.numbers = Numbers(step, anywhere=abilities.reduces_anywhere)
         self.gathers = Gathers(step, path)
         self.totals = Totals(step.state, step.unit, step.reach, step.loop)
         self.has_phases = has_phases(step.reach, step.unit, step.training, step.loop)

@@ -1334,3 +1334,40 @@ def test_what_is_not_whole_by_then_is_reduced(kept: str, trained: Trained) -> No
     first = "" if kept.endswith("item())\n") or "update" in kept else "meter.update(loss.item())\n"
     text, _ = trained(top=METER, step=first + kept, end="print(meter(), curve)")
     assert text.count("accelerator.reduce(") == 2
+
+
+ARRAYS = """\
+losses = np.array([])
+with torch.no_grad():
+    for x, y in test_loader:
+        losses = np.append(losses, torch.nn.functional.cross_entropy(model(x), y).item())
+print(losses.mean())"""
+
+
+@pytest.mark.parametrize(
+    "grown",
+    ["np.append(kept, {})", "np.concatenate((kept, [{}]))", "np.hstack([kept, {}])"],
+    ids=["append", "concatenate", "hstack"],
+)
+def test_an_array_that_grows_is_filled_as_a_list_is(grown: str, trained: Trained) -> None:
+    """The mean of the epoch was that of one process's rows."""
+    text, findings = trained(
+        top="import numpy as np",
+        built="kept = np.array([])",
+        step=f"kept = {grown.format('loss.item()')}",
+        epoch="print(kept.mean())",
+    )
+    mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+    assert f"kept = {grown.format(mean)}" in text and findings == []
+
+
+def test_means_of_joined_batches_in_an_array_are_told(trained: Trained) -> None:
+    _, findings = trained(top="import numpy as np", epoch=ARRAYS)
+    assert findings == ["mean-of-batches"]
+
+
+def test_a_figure_that_is_a_tensor_on_the_host_stays_one(trained: Trained) -> None:
+    """``torch.stack(means)`` after the epoch takes no numbers."""
+    step = "few = [loss.item(), loss.item()]\nmeans.append(torch.mean(torch.tensor(few)))"
+    text, _ = trained(built="means = []", step=step, epoch="print(torch.stack(means).mean())")
+    assert 'means.append(accelerator.reduce(torch.mean(torch.tensor(few)).detach(), reduction="mean"))' in text
