@@ -364,13 +364,24 @@ def _of_one_share(evaluation: Evaluation) -> Finding:
     effect = "each process would evaluate only its own shard, and go on with figures of its own"
     if not evaluation.keeps:
         effect = "each process goes through its own shard alone, and what the main process shows or saves is of that"
+    several = len(evaluation.loaders) > 1  # which of them a call gives it is not known
     return Finding(
         "prepare",
         evaluation.loop,
-        f"this evaluation loop was not understood: {evaluation.because}. It reads the loader that the training reads, "
-        f"which is prepared: {effect}",
-        "give the evaluation a loader of its own, which no training reads: every process then goes through all rows; "
-        "or gather what it reads with accelerator.gather_for_metrics(...)",
+        f"this evaluation loop was not understood: {evaluation.because}. "
+        + (
+            "Several loaders come to it, and it may read the one that the training reads"
+            if several
+            else "It reads the loader that the training reads"
+        )
+        + f", which is prepared: {effect}",
+        (
+            "go through the evaluation's loader in a plain for loop"
+            if several
+            else "give the evaluation a loader of its own, which no training reads"
+        )
+        + ": every process then goes through all rows; or gather what it reads with "
+        "accelerator.gather_for_metrics(...)",
         Severity.BLOCKED if evaluation.keeps else Severity.REVIEW,
         cause=_seen(evaluation),
         case="shared-loader",

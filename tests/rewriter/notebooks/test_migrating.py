@@ -336,6 +336,13 @@ def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     assert len(told) == 1 and told[0].startswith("What cell 4, line 1 shows comes after the training")
 
 
+def test_a_cell_that_reads_a_number_off_a_list_changes_nothing_of_it() -> None:
+    """``history[-1].item()`` was taken for a change of what the plot above it shows, and the notebook was refused."""
+    last = "print(history[-1].item())\nmodel = model.cuda()"
+    file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, "plt.plot(history)", last)
+    assert file.changed and not file.blocked
+
+
 def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
     filled = LOOP + "\n    history.append(loss.item())"
     file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, "history = []", BUILD, filled, "plt.plot(history)")
