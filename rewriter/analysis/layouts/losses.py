@@ -25,7 +25,7 @@ from .engine.layout import Layout, Partial, Shard, Unclear, held
 from .loop_layouts import layouts_of
 from .loss_reductions import reduces_rows, reduction_of
 from .presence import asked_for_none
-from .writes import Key, WrittenValue, field_of
+from .writes import Key, WrittenValue
 
 
 def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:
@@ -222,29 +222,19 @@ class Reducer:
             for behind in values:
                 if behind is None or not self._collect(unit, behind, because, found, seen):
                     return False
-        return all(
-            self._collect_kept(unit, field, writes, because, found, seen)
-            for field, writes in self.equality.local_fields(unit, value)
-            if field not in inside
-        )
+        places = [(key, writes) for key, writes in self.equality.local_places(unit, value) if key not in seen]
+        seen.update(key for key, _ in places)
+        return all(self._collect_given(unit, writes, because, found, seen) for _, writes in places)
 
-    def _collect_kept(
+    def _collect_given(
         self,
         unit: Unit,
-        field: cst.Attribute,
         writes: Iterable[WrittenValue],
         because: str,
         found: dict[cst.CSTNode, Gather],
         seen: set[Key],
     ) -> bool:
-        """What makes an attribute equal everywhere: the losses that it is given, in the same module."""
-        key = field_of(unit, field)
-        if key in seen:
-            return True
-        seen.add(key)
-        slot = self.state.values.get(field)
-        if slot is not None and any(isinstance(thing, (Instance, Mapping, Sequence)) for thing in slot.things):
-            return False  # its methods fill it
+        """What makes an attribute, or an object, equal everywhere: the losses that it is given, in the same module."""
         for write in writes:
             plain = write.unit is unit and write.loop is None and isinstance(write.value, cst.CSTNode)
             if not plain or not self._collect(unit, write.node, because, found, seen):

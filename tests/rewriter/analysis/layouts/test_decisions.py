@@ -406,3 +406,21 @@ def test_a_number_to_which_losses_are_added_is_a_loss(more: str, trained: Traine
     added = f"loss = 0\nfor scale in (1, 2):\n    {part}\n    {more}"
     text, findings = trained(loss=added, step="if loss > 9:\n    break")
     assert 'if accelerator.reduce(loss.detach(), reduction="mean") > 9:' in text and findings == []
+
+
+KEEPERS = {
+    "an attribute that is set from outside": ("state = State()\nstate.least = 9.0", "state.least", "state.least = {}"),
+    "what a method is given": ("state = State()", "state.least", "state.note({})"),
+}
+
+
+@pytest.mark.parametrize(("made", "read", "kept"), KEEPERS.values(), ids=KEEPERS)
+def test_a_least_loss_in_another_object_is_averaged_where_it_is_given(
+    made: str, read: str, kept: str, trained: Trained
+) -> None:
+    """One process counted to its limit before the others, which waited for it."""
+    top = "class State:\n    least = 9.0\n    def note(self, value):\n        self.least = value"
+    step = f"if loss.item() < {read}:\n    {kept.format('loss.item()')}\n    waited = 0\nelse:\n    waited += 1"
+    text, findings = trained(top=top, built=f"{made}\nwaited = 0", step=step, epoch="if waited > 3:\n    break")
+    mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+    assert f"if {mean} < {read}:\n            {kept.format(mean)}\n" in text and findings == []
