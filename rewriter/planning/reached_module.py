@@ -12,7 +12,7 @@ from ..analysis.dataflow.running_order import may_follow
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.choosers import assigned, does_more
 from ..analysis.devices.constants import gpus_by_number
-from ..analysis.devices.device_fields import DeviceField, follows_field, redefined
+from ..analysis.devices.device_fields import DeviceField, fields_of_class, follows_field, redefined
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
 from ..analysis.diagnostics.alike_draws import alike_draws
@@ -382,7 +382,9 @@ class ReachedModule:
             return self.here(placement.node)
         if placement.move is Move.RETARGET:
             fields = self._program.redefined | self._program.given
-            stays = follows_field(placement, fields) or self._program.settings.constants.followed(placement)
+            own = fields_of_class(self._program.fields, self._unit, placement.target)
+            stays = follows_field(placement, fields) or (bool(own) and all(map(self.redefines, own)))
+            stays = stays or self._program.settings.constants.followed(placement)
             return self.here(placement.node) and not stays
         code, program = self._unit.names.function(placement.node), self._program
         brings_none = code in program.optional and code not in program.trainers
@@ -401,6 +403,9 @@ class ReachedModule:
             used = [read for read in name.binding.reads if not self._is_given_back(read)]
             if (own or (isinstance(code, cst.FunctionDef) and code not in self._way.reaches)) and used:
                 yield from (n for v in name.values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
+        # so is what a layer keeps, `self.device = "cuda:0"`: without its number it is the GPU of the process
+        held = (f.value for f in self._program.fields if f.unit is unit and not self.redefines(f))
+        yield from (n for v in held for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
         for placement in self._found.placements:
             call = placement.node
             if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):

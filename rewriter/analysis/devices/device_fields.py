@@ -11,6 +11,7 @@ from ...facts.placement import DeviceRead, Move, Placement
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, origins
+from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
 from .device_names import DeviceName, numbered
 
@@ -101,3 +102,16 @@ def follows_field(placement: Placement, names: Collection[str]) -> bool:
     """Whether a move goes to an attribute that is redefined, and so can stay as it is."""
     target = placement.target
     return placement.move is Move.RETARGET and isinstance(target, cst.Attribute) and target.attr.value in names
+
+
+def fields_of_class(fields: Iterable[DeviceField], unit: Unit, read: cst.BaseExpression | None) -> list[DeviceField]:
+    """The assignments to an attribute that the methods of a class read, ``self.device``, in that class."""
+    around = _class_around(unit, read) if isinstance(read, cst.Attribute) and dotted(read.value) == "self" else None
+    if around is None or not isinstance(read, cst.Attribute):
+        return []
+    same = (f for f in fields if f.unit is unit and f.target.deep_equals(read))
+    return [field for field in same if _class_around(unit, field.target) is around]
+
+
+def _class_around(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
+    return next((around for around in unit.names.ancestors(node) if isinstance(around, cst.ClassDef)), None)

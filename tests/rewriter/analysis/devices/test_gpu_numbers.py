@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 Project = Callable[..., tuple[dict[str, str], list[str]]]
@@ -263,3 +269,48 @@ def test_a_forward_in_a_module_of_its_own_names_the_gpu_of_the_process(
     inner = dedent(INNER).format(aims=aims.replace("\n", "\n        "))
     after, findings = trained_project(train=dedent(train), net=inner)
     assert not findings and becomes in after["net"]
+
+
+LAYER = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.device = CHOSEN
+        self.line = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.line(x) + torch.ones(2).to(self.device)
+
+
+class Solver:
+    def __init__(self, loader):
+        self.loader = loader
+        self.device = CHOSEN
+        self.net = Net().to(self.device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def train(self):
+        for x, y in self.loader:
+            x, y = x.to(self.device), y.to(self.device)
+            noise = torch.rand(len(x), 1).to(self.device)
+            loss = torch.nn.functional.cross_entropy(self.net(x * noise), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+Solver(DataLoader(rows, batch_size=8)).train()
+"""
+
+
+def test_a_gpu_that_a_layer_keeps_by_its_number_is_that_of_the_process() -> None:
+    """On the second GPU the layer added what is on the first. What the trainer keeps is redefined: its reads stay."""
+    chosen = 'torch.device("cuda:0" if torch.cuda.is_available() else "cpu")'
+    (file,) = migrate([decode(LAYER.replace("CHOSEN", chosen).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    text = file.after.decode()
+    assert f"self.device = {chosen.replace(':0', '')}\n        self.line" in text and "cuda:0" not in text
+    assert "noise = torch.rand(len(x), 1).to(self.device)" in text and not file.diagnoses
