@@ -170,7 +170,9 @@ def _is_written(unit: Unit, node: cst.CSTNode) -> bool:
     around = unit.names.parents.get(node)
     if isinstance(around, cst.AugAssign):
         return around.target is node
-    return isinstance(around, cst.Attribute) and around.attr.value.endswith("_") and not around.attr.value.endswith("__")
+    return (
+        isinstance(around, cst.Attribute) and around.attr.value.endswith("_") and not around.attr.value.endswith("__")
+    )
 
 
 def _is_own(target: cst.BaseExpression, name: str) -> bool:
