@@ -33,6 +33,7 @@ from ..analysis.training.step_counts import counts
 from ..analysis.training.training import is_loss
 from ..facts.accelerator import Home, Side, Store
 from ..facts.effects import EffectKind
+from ..facts.legacy import Legacy
 from ..facts.module import Call, Count, Fact, Form, ModuleFacts
 from ..facts.module_paths import ENTRY
 from ..facts.placement import DeviceRead, Move, Placement
@@ -203,7 +204,7 @@ class ReachedModule:
             connects=way.joins,
             visible=tuple(found.visible),
             numbered=tuple(dict.fromkeys(self._numbered(gone))) if way.home is not None or not new else (),
-            legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
+            legacy=tuple(t for t in found.legacy if t.placed or t.use is Legacy.UNSURE or here(t.node)),
             wrappers=tuple(found.wrappers),
             unwrapped_branches=(
                 *unwrapped_branches(unit, found.wrappers),

@@ -348,11 +348,19 @@ def _alike(writes: Sequence[FileUse], reads: Sequence[FileUse]) -> tuple[list[Fi
     keys: list[set[Hashable]] = [set(use.keys) for use in (*writes, *reads)]
     for at, write in enumerate(writes):
         for by, read in enumerate(reads, len(writes)):
-            if any(one.meets(other) for one in write.shapes for other in read.shapes):
+            if _lists(read, write) if read.lists else any(w.meets(r) for w in write.shapes for r in read.shapes):
                 keys[at].add((at, by))
                 keys[by].add((at, by))
     uses = [use._replace(keys=found) for use, found in zip((*writes, *reads), keys, strict=True)]
     return uses[: len(writes)], uses[len(writes) :]
+
+
+def _lists(read: FileUse, write: FileUse) -> bool:
+    """Whether a list of a folder may have a file that is written: by the whole paths where these are known, or by where
+    they start."""
+    if write.shapes and read.shapes and all(shape.is_fixed for shape in (*write.shapes, *read.shapes)):
+        return any(one.is_below(folder) for one in write.shapes for folder in read.shapes)
+    return not {root.text for root in write.starts}.isdisjoint(root.text for root in read.starts)
 
 
 def _may_be_one(written: frozenset[Root], listed: frozenset[Root]) -> bool:
