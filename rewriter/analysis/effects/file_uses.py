@@ -73,7 +73,7 @@ class FileUses:
                 if not self.names.is_open(path):
                     yield FileUse(unit, node, {text(unit, path)}, path)
             for path in self._paths(call):
-                starts = frozenset(self.roots.of(unit, path))
+                starts = frozenset(() if self.names.is_open(path) else self.roots.of(unit, path))
                 keys = {*self.names.of(unit, path), *(root.text for root in starts)}
                 yield FileUse(unit, node, keys, path, self.shapes.of(unit, path), starts)
 
