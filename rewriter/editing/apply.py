@@ -23,6 +23,7 @@ from .edits import (
     Made,
     Remove,
     Replace,
+    alternatives,
     between,
     speaks_of_device,
     speaks_of_shape,
@@ -192,7 +193,8 @@ class _Application:
         carried: list[cst.EmptyLine] = []
         opened = False
         """The block's first statement was removed, and nothing has replaced it yet."""
-        for statement in statements:
+        taken: list[cst.EmptyLine] = []
+        for statement, following in zip(statements, [*statements[1:], None], strict=True):
             others = self.other.get(statement, ())
             before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
             after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
@@ -209,13 +211,17 @@ class _Application:
             if isinstance(made, _Gone):
                 new: list[cst.CSTNode] = [*before, *after]
                 opened = opened or not result
+                own, taken = _below(taken, made.lines), []
                 if not new:
-                    carried = _joined(carried, made.lines)
+                    carried = _joined(carried, own)
                     continue
-                own = list(made.lines)
             else:
-                new = [*before, *_listed(made), *after]
                 own = _above(statement, _listed(made))
+                own, taken = _below(taken, own), []
+                if after and following is not None and following not in self.remove:
+                    taken = alternatives(statement, following)
+                    after[0] = after[0].with_changes(leading_lines=taken) if taken else after[0]
+                new = [*before, *_listed(made), *after]
             if opened and not result and not carried:
                 own = _without_opening_blanks(own)
             own = _joined(carried, own)
@@ -364,6 +370,11 @@ def _above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.Empt
     """The lines above what took the place of a statement: its own, and those that came with what it held."""
     own, new = (list(getattr(node, "leading_lines", ())) for node in (statement, made[0] if made else statement))
     return new if new[: len(own)] == own else own
+
+
+def _below(taken: list[cst.EmptyLine], lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """The lines above a statement, without those that went with the statement before it."""
+    return list(lines[len(taken) :] if list(lines[: len(taken)]) == taken else lines)
 
 
 def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:

@@ -206,10 +206,22 @@ def for_function(text: str, repeats: Collection[str] = ()) -> tuple[str, list[st
     stars = {lines[node.lineno - 1] for node in _first_imports(text) if _is_star(node)}
     settings = {lines[node.lineno - 1] for node in ast.parse(text).body if is_setting(node) and _is_line(node, lines)}
     stay = stars.union(repeats, settings)
-    apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay]
-    inside = "\n".join(line for line in lines if line not in apart)
-    apart = [hidden(line) if line in settings else line for line in apart]
+    out = {n for n, ln in enumerate(lines) if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay}
+    out.update(_headings(lines, out))
+    inside = "\n".join(line for n, line in enumerate(lines) if n not in out)
+    apart = [hidden(lines[n]) if lines[n] in settings else lines[n] for n in sorted(out)]
     return inside.lstrip("\n") if repeats else inside, apart
+
+
+def _headings(lines: Sequence[str], out: set[int]) -> Iterator[int]:
+    """The comments of paragraphs all of whose other lines stay outside: ``# plots`` above imports alone."""
+    start = 0
+    for end, line in enumerate([*lines, ""]):
+        if not line.strip():
+            comments = [n for n in range(start, end) if lines[n].startswith("#")]
+            if len(comments) < end - start and out.issuperset(set(range(start, end)).difference(comments)):
+                yield from comments
+            start = end + 1
 
 
 def _first_imports(text: str) -> Iterator[ast.stmt]:

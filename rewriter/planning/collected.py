@@ -56,6 +56,7 @@ from ..analysis.training.hand_schedules import early_horizons
 from ..config import Strategy
 from ..facts.checkpoints import StateDict, Wait
 from ..facts.effects import EffectKind, Folder, Received
+from ..facts.legacy import Legacy
 from ..facts.module import Behaviour, Count, Form, Gather, MixedPrecision
 from ..facts.placement import Move, Placement
 from ..facts.reasons import Reason
@@ -381,7 +382,7 @@ class Collected:
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
         found += [p.node for p in moves if not self.program.settings.constants.followed(p) and p.node not in apart]
-        found += [t.node for t in self.legacy if not t.placed]
+        found += [t.node for t in self.legacy if not t.placed and t.use is not Legacy.UNSURE]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         needing = set()
         for node in found:

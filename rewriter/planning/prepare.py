@@ -118,22 +118,32 @@ def _asks_prepared(reach: Reach, scheduler: Origin, planned: PreparePlan) -> boo
 
 
 def _is_asked_later(reach: Reach, planned: PreparePlan, unit: Unit, length: cst.Call, loader: Origin) -> bool:
-    """Whether the length of a loader is asked for after the loader is prepared."""
+    """Whether the length of a loader is asked for after the loader is prepared, in each function that comes to both."""
     stands = planned.stands.get(loader)
     if stands is None:
         return True  # where it is made
-    home, node = stands.unit.names.function(stands.prepare.node), stands.prepare.node
-    pending, seen, found = [(unit, length)], set[cst.CSTNode](), list[cst.Call]()
+    prepares = _ways(reach, stands.unit, stands.prepare.node)
+    told: list[bool] = []
+    for code, asks in _ways(reach, unit, length).items():
+        made = prepares.get(code, [])
+        if made and not any(ask is node for ask in asks for node in made):  # one call that comes to both says nothing
+            order = reach.unit(code).names.order
+            told += [order(ask) > order(node) for ask in asks for node in made]
+            told += [not stands.follows(stands.unit, ask) for ask in asks if stands.prepare.node in made]
+    return bool(told) and all(told)
+
+
+def _ways(reach: Reach, unit: Unit, node: cst.CSTNode) -> dict[Code, list[cst.CSTNode]]:
+    """What comes to a place in each function on the ways there: the place itself, and the calls that lead to it."""
+    found: dict[Code, list[cst.CSTNode]] = {unit.names.function(node): [node]}
+    pending = list(found)
     while pending:
-        own, call = pending.pop()
-        code = own.names.function(call)
-        if code is home:
-            found.append(call)
-        elif code not in seen:
-            seen.add(code)
-            pending += [(reach.unit_of(site, own), site) for site in reach.sites(code)]
-    order = stands.unit.names.order
-    return bool(found) and all(order(one) > order(node) and not stands.follows(stands.unit, one) for one in found)
+        for site in reach.reached_sites(pending.pop()):
+            code = reach.function_of(site.node)
+            if code not in found:
+                pending.append(code)
+            found.setdefault(code, []).append(site.node)
+    return found
 
 
 def _again(state: State, reach: Reach, training: Training, groups: dict[Code, list[Held]]) -> None:

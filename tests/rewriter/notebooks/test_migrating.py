@@ -1127,6 +1127,21 @@ def test_an_import_that_the_training_repeats_stays_in_its_cell(again: str) -> No
     assert last.startswith(f"{again}\n") and "import" not in last.partition("def training_function")[2]
 
 
+@pytest.mark.parametrize("named", ["", "import json\n"], ids=["here alone", "repeated"])
+def test_a_comment_above_imports_alone_stays_with_them(named: str) -> None:
+    head = "# what is read\nimport json"
+    file = _migrated(f"{IMPORTS}\n{named}", BUILD, f"{head}\n\n# the training\n{LOOP}\njson.dumps(1)")
+    assert [d.id for d in file.diagnoses] == []
+    last = _cells(file.after)[2]
+    assert last.startswith(f"{head}\n") and "# what" not in last.partition("def training_function")[2]
+    assert "# the training\n" in last.partition("def training_function")[2]
+
+
+def test_a_comment_above_an_import_and_what_follows_goes_with_that() -> None:
+    file = _migrated(IMPORTS, BUILD, f"# train\nimport json\n{LOOP}\njson.dumps(1)")
+    assert "# train\n" in _cells(file.after)[2].partition("def training_function")[2]
+
+
 OTHER_IMPORTS = {
     "another module of that name": ("import json as tools", "print(tools)", "import csv as tools"),
     "given another value": ("import json", "json = None", "import json"),

@@ -573,6 +573,31 @@ def test_a_quotient_of_which_a_half_stays_local_is_named(step: str, epoch: str, 
     assert any(told in message for message in messages)
 
 
+@pytest.mark.parametrize(
+    ("step", "shown", "summed"),
+    [
+        (
+            "table.update(hits=table['hits'] + right)\nhits = table['hits']",
+            "hits / len(data)",
+            'hits = accelerator.reduce(torch.tensor(hits, device=accelerator.device), reduction="sum").item()',
+        ),
+        (
+            "seen.add_((out.argmax(1) == y).sum())",
+            "seen.item() / len(data)",
+            'seen = accelerator.reduce(seen, reduction="sum")',
+        ),
+    ],
+    ids=["a number", "a tensor"],
+)
+def test_the_help_is_code_for_what_the_total_is(step: str, shown: str, summed: str) -> None:
+    """`seen.item = accelerator.reduce(torch.tensor(seen.item, ...)` was no code at all."""
+    text = LOOP.format(step=indent(f"out = model(x)\n{ALL}\n{step}", "    "), epoch=f"print({shown})", options="")
+    text = text.replace("hits = 0\n", "hits = 0\nseen, table = torch.tensor(0), {'hits': 0}\n")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (remedy,) = [found.remedy for found in file.diagnoses if found.id == "own-figure"]
+    assert remedy == f"add up the totals of all processes before this line: {summed}"
+
+
 def test_a_loss_that_is_divided_by_all_rows_is_summed_beside_hits_that_stay(trained: Trained) -> None:
     step = "total += loss.item()\nif right > 3:\n    hits += right"
     text, findings = trained(
