@@ -31,6 +31,7 @@ from ..facts.effects import EffectKind
 from ..facts.module import Gather
 from ..facts.placement import Move, Placement
 from ..facts.reasons import Reason
+from ..facts.reasons.devices import RowAtRest
 from ..facts.roles import Origin, Role
 from .collected import Collected
 from .device_reads import vanishing
@@ -206,7 +207,9 @@ class Attempt:
             hosted = [placement.node for _, placement in placed if placement.move is Move.HOST]
             flag, told = always_cpu(stays.unit), [*told, (stays.unit, stays.told(hosted))]
             for part in self.parts.values():  # all is on the CPU already
-                part.placements = [p for p in part.placements if p.move is not Move.HOST and p not in part.scattered]
+                spared = [p for p in part.placements if p.move is Move.HOST or p.beside is not None]
+                part.placements = [p for p in part.placements if p not in spared and p not in part.scattered]
+                part.findings = [found for found in part.findings if not isinstance(found, RowAtRest)]
                 part.scattered = []
         self.settings.flag = flag
         self._tell(told)

@@ -379,7 +379,7 @@ class ReachedModule:
     def _moves(self, placement: Placement) -> bool:
         """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
         if placement.move is Move.PLACE:
-            return self.here(placement.node)
+            return placement.beside is not None or self.here(placement.node)
         if placement.move is Move.RETARGET:
             fields = self._program.redefined | self._program.given
             stays = follows_field(placement, fields) or self._program.settings.constants.followed(placement)

@@ -22,7 +22,7 @@ _READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.", "matplotlib."
 """Packages that read the CPU's memory alone."""
 _GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
 _DEPTH = 4
-_PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
+PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
 """Expressions to which a call can be appended as they are."""
 
 
@@ -66,13 +66,13 @@ class _Host:
 
     def joined(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """The new tensors of the CPU that a node joins with what a loader has put on the device."""
-        operands = [value for value in _operands(node) if isinstance(value, _PLAIN)]
-        if len(operands) > 1 and (not isinstance(node, cst.Call) or self._of_torch(node)):
+        joined = [value for value in operands(node) if isinstance(value, PLAIN)]
+        if len(joined) > 1 and (not isinstance(node, cst.Call) or self._of_torch(node)):
             made = self.mover.made_on_host
-            new = [value for value in operands if made.new_tensor(self.unit, value)]
+            new = [value for value in joined if made.new_tensor(self.unit, value)]
             if any(self._grows(node, value) for value in new):
                 return
-            if new and any(self._raw(value) for value in operands if value not in new):
+            if new and any(self._raw(value) for value in joined if value not in new):
                 yield from new
 
     def _indices(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -145,7 +145,7 @@ class _Host:
             loss = call.args[0].value
             held = origins(self.state.values.get(loss))
             lost = held and all(o.role is Role.LOSS and self._of_prepared(o) for o in held)
-            if method_name(call) == "append" and lost and isinstance(loss, _PLAIN) and not self._on_host(loss):
+            if method_name(call) == "append" and lost and isinstance(loss, PLAIN) and not self._on_host(loss):
                 yield loss
 
     def _pair(self, one: cst.BaseExpression, other: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, str]]:
@@ -232,7 +232,7 @@ def _written_into(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cs
     return target.value, [e.slice.value for e in target.slice if isinstance(e.slice, cst.Index)]
 
 
-def _operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+def operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """What an operation or a call works on together, the elements of lists among them."""
     if isinstance(node, cst.BinaryOperation):
         yield from (node.left, node.right)
@@ -242,6 +242,11 @@ def _operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         for arg in node.args:
             listed = isinstance(arg.value, (cst.List, cst.Tuple))
             yield from (e.value for e in arg.value.elements) if listed else (arg.value,)  # type: ignore[attr-defined]
+
+
+def on_host(mover: Mover, unit: Unit, node: cst.BaseExpression) -> bool:
+    """Whether an expression gives a tensor that the script has taken to the CPU."""
+    return _Host(mover, unit)._on_host(node)
 
 
 def _to_host(call: cst.Call) -> bool:

@@ -16,6 +16,7 @@ from ..dataflow.constant_values import constants_of
 from ..dataflow.containers import key_of
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, Function, Klass, State, Unit
+from ..layouts.swallowed_errors import survivals
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from .brought import brings
@@ -168,9 +169,9 @@ class Fetches:
             return SharedDownload(call)
         if self.together(self.unit, statement):
             return SharedDownload(call)
-        return Effect(
-            statement, EffectKind.FETCH, f"every process would {'unpack' if unpacks else 'download'} the same files"
-        )
+        _, _, handler = next(survivals(self.together.reach, self.unit, statement), (None, None, ""))
+        because = f"every process would {'unpack' if unpacks else 'download'} the same files"
+        return Effect(statement, EffectKind.FETCH, because, survived=handler)
 
 
 def _only_tries(statement: cst.Try) -> bool:
