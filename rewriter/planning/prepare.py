@@ -26,6 +26,7 @@ from ..facts.module import Schedule
 from ..facts.placement import Arrival
 from ..facts.roles import Origin, Role
 from ..findings import Cause, Finding, Severity
+from .imported_tables import in_table
 from .prepare_position import Held, given_on, place
 from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
 
@@ -79,7 +80,8 @@ def plan(
             continue
         code, held = home_of(state, reach, training, origin)
         divided = _one_stays_whole(reach, evaluations, origin)
-        lost = code is None or held is None or (not divided and _looked_up_in_loops(reach, training, origin))
+        looked_up = not divided and _looked_up_in_loops(reach, training, origin)
+        lost = code is None or held is None or (looked_up and not in_table(held))
         if lost and not divided:
             _lost(reach, code, origin, result)
         elif held_too := all_held(state, reach, training, divided, code, held):
