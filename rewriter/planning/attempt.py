@@ -81,6 +81,7 @@ class Attempt:
             stands=self.plan.stands,
             existing=self.program.adopted,
             shared=self.program.shared,
+            whole=self.plan.copied,
         )
 
     def _place(self, mover: Mover) -> None:
@@ -161,7 +162,8 @@ class Attempt:
         return [(unit, gather) for unit, part in self.parts.items() for gather in part.gathers]
 
     def _is_shared(self, loop: cst.CSTNode, loader: Origin) -> bool:
-        return loader in self.plan.prepared and not self._reads_early(loop, loader)
+        prepared = loader in self.plan.prepared and loop not in self.plan.copied
+        return prepared and not self._reads_early(loop, loader)
 
     def _apart(self, equality: Equality, gathers: Iterable[tuple[Unit, Gather]]) -> Iterator[tuple[Unit, Reason]]:
         """Findings for what all processes must do together, and only some of them come to."""

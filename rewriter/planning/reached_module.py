@@ -220,6 +220,7 @@ class ReachedModule:
             prefixed=tuple(found.prefixed),
             cuts_batches=self._cuts_batches(),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            loader_copies=tuple(copy for u, copy in found.plan.copies if u is unit),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
             gathers=tuple(g for g in found.gathers if (joined if g.form is Form.RECEIVE else here)(g.node)),
