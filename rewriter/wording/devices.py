@@ -167,8 +167,8 @@ def _row_at_rest(found: RowAtRest) -> Finding:
     return Finding(
         "device_placement",
         found.node,
-        f"`{found.batch}` is on the device, and `{found.text}` is a row of a data set, which no loader has moved: if "
-        "it is a tensor of more than one number, this causes a device mismatch on a GPU",
+        f"`{found.batch}` is on the device, and `{found.text}` comes from a data set by no loader, so nothing moves "
+        "it: if it is a tensor of more than one number, this causes a device mismatch on a GPU",
         f"write {found.text}.to({found.batch}.device) if it is a tensor; otherwise no action needed",
         Severity.REVIEW,
         case="data-row",

@@ -107,6 +107,30 @@ def test_nobody_waits_for_a_download_that_fails(
     assert findings == ["downloads"]
 
 
+RETRIED = {
+    "a number of times": ("for turn in range(3):", "        break"),
+    "until it is there": ("while True:", "        break"),
+    "until it is set": ("there = False\nwhile not there:", "        there = True"),
+}
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(("loop", "last"), RETRIED.values(), ids=RETRIED)
+def test_nobody_waits_for_a_download_that_is_tried_again(loop: str, last: str, lines: Lines) -> None:
+    """The main process would come back to the wait alone."""
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"{loop}\n    try:\n        {call}\n{last}\n    except OSError:\n        pass"
+    _, new, findings = lines(imports="import urllib.request", built=built)
+    assert new == [] and findings == ["downloads"]
+
+
+def test_of_several_files_each_is_waited_for(lines: Lines) -> None:
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"for url in urls:\n    try:\n        {call}\n        print('one more')\n    except OSError:\n        pass"
+    _, new, findings = lines(imports="import urllib.request", top="urls = ['a', 'b']", built=built)
+    assert "finally:" in [line.strip() for line in new] and findings == ["downloads"]
+
+
 @pytest.mark.hazard("U17")
 @pytest.mark.parametrize("body", ["    raise", "    sys.exit(1)"])
 def test_an_error_that_ends_all_processes_leaves_nobody_waiting(body: str, lines: Lines) -> None:

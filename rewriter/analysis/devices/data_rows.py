@@ -18,7 +18,7 @@ from ...facts.roles import TENSORS
 from ...facts.torch_api.kinds import tensors, training
 from ...facts.torch_api.loading import row
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, State, Unit, origins
+from ..dataflow.values import CallRecord, State, Unit, Unknown, origins
 from ..syntax.walk import nodes_in
 from .host_tensors import PLAIN, moved_before, on_host, operands
 from .moves import Mover
@@ -55,7 +55,7 @@ def rows_at_rest(mover: Mover, unit: Unit) -> Iterator[Placement | Reason]:
             if certain and plain:
                 because = "{} is a row of a data set, and is combined with what the loader yields on the device"
                 yield Placement(value, Move.PLACE, because, spare=True, beside=batch)
-            elif certain or not _is_label(value):
+            elif certain or not (_is_label(value) or _is_number(mover.state, value)):
                 yield RowAtRest(value, unit.names.one_line(value), unit.names.one_line(batch))
 
 
@@ -113,6 +113,13 @@ def _indices(mover: Mover, unit: Unit, node: cst.Subscript) -> Iterator[Placemen
         place = element.slice.value if isinstance(element.slice, cst.Index) else None
         if place is not None and _as_it_comes(mover, unit, place):
             yield Placement(place, Move.HOST, "it is on the device, and an index into a tensor of the data set")
+
+
+def _is_number(state: State, node: cst.BaseExpression) -> bool:
+    """``data.mean``: an attribute of a data set, of which nothing says that it is a tensor."""
+    slot = state.values.get(node)
+    made = [thing.qualified for thing in (slot.things if slot is not None else ()) if isinstance(thing, Unknown)]
+    return isinstance(node, cst.Attribute) and not any(name.startswith("torch.") for name in made)
 
 
 def _is_label(node: cst.BaseExpression) -> bool:

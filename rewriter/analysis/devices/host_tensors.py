@@ -21,6 +21,7 @@ _PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div m
 _READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.", "matplotlib.")
 """Packages that read the CPU's memory alone."""
 _GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
+_IN_PLACE = frozenset("add_ sub_ mul_ div_ addcmul_ addmm_ lerp_ maximum_ logical_or_ logical_and_".split())
 _DEPTH = 4
 PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
 """Expressions to which a call can be appended as they are."""
@@ -35,7 +36,8 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
         return []
     host = _Host(mover, unit)
     found: dict[cst.BaseExpression, Placement] = {}
-    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign, cst.Subscript):
+    kinds = (cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign, cst.AugAssign, cst.Subscript)
+    for node in unit.names.every(*kinds):
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
         for made in host.joined(node):
@@ -63,6 +65,23 @@ class _Host:
             yield from self._pair(node.left, node.comparisons[0].comparator)
         elif isinstance(node, cst.BinaryOperation):
             yield from self._pair(node.left, node.right)
+        if isinstance(node, (cst.AugAssign, cst.Call)):
+            yield from self._added(node)
+
+    def _added(self, node: cst.AugAssign | cst.Call) -> Iterator[tuple[cst.BaseExpression, str]]:
+        """What is added in place to a new tensor of the CPU: ``counts += torch.bincount(y)``, ``counts.add_(y)``."""
+        base: cst.BaseExpression
+        if isinstance(node, cst.AugAssign):
+            base, values = node.target, [node.value]
+        elif isinstance(node.func, cst.Attribute) and node.func.attr.value in _IN_PLACE:
+            base, values = node.func.value, [arg.value for arg in node.args]
+        else:
+            return
+        raws = [value for value in values if isinstance(value, PLAIN) and self._raw(value)]
+        while raws and isinstance(base, cst.Subscript):
+            base = base.value
+        if raws and self.mover.made_on_host.new_tensor(self.unit, base):
+            yield from ((raw, "{} is on the device, and is added to a CPU tensor") for raw in raws)
 
     def joined(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """The new tensors of the CPU that a node joins with what a loader has put on the device."""
@@ -227,6 +246,7 @@ def _written_into(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cs
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _AT_PLACES:
         return node.func.value, [arg.value for arg in node.args]
     target = node.targets[0].target if isinstance(node, cst.Assign) else node
+    target = node.target if isinstance(node, cst.AugAssign) else target
     if not isinstance(target, cst.Subscript):
         return None, []
     return target.value, [e.slice.value for e in target.slice if isinstance(e.slice, cst.Index)]

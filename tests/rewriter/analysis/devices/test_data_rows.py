@@ -21,6 +21,7 @@ class Rows(Dataset):
     def __init__(self):
         self.rows = torch.randn(32, 4)
         self.kinds = torch.arange(32) % 3
+        self.mean = 0.5
     def __len__(self):
         return 32
     def __getitem__(self, i):
@@ -119,6 +120,7 @@ LEFT = {
     "a length": "share = x.sum() / len(rows)",
     "code of the script": "place(x[0].cpu(), rows)",
     "shown": "print(x, first)",
+    "a number of the data": "gap = x - rows.mean",
 }
 
 
