@@ -12,6 +12,7 @@ from ..analysis.compiled.steps import compiled_steps
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.devices.data_rows import rows_at_rest
 from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
@@ -20,11 +21,13 @@ from ..analysis.devices.scattered import applied, scattered
 from ..analysis.devices.visible_gpus import chooses, left_to_launcher
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.remarks import of_apex
+from ..analysis.diagnostics.weighted_figures import weighted_figures
 from ..analysis.distributed.wrapper_reads import WrapperReads
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart
+from ..analysis.effects.temporary_files import left_files
 from ..analysis.layouts import metrics
 from ..analysis.layouts.agreed_decisions import counted_together, decisions
 from ..analysis.layouts.batch_artifacts import dropped_batches, early_lengths, filled_batches
@@ -92,7 +95,9 @@ class Collected:
         self.program, self.unit, self.plan = program, unit, plan_
         self.behaviour: tuple[Behaviour, ...] = ()
         self.pins = mover.pins(unit)
+        at_rest = list(rows_at_rest(mover, unit))
         self.placements = [*mover.placements(unit), *self.pins, *hosted(mover, unit)]
+        self.placements += [p for p in at_rest if isinstance(p, Placement)]
         self.arrivals = [a for u, a in plan_.arrivals if u is unit]
         anyway = found_anyway(program, unit)
         chosen = anyway.chosen
@@ -177,6 +182,8 @@ class Collected:
             *anyway.remarks,
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
+            *left_files(reach, unit),
+            *(a for a in at_rest if not isinstance(a, Placement)),
             *(checkpoints.of_this_process(unit, s) for s in alone),
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if not isinstance(a, Received)),
@@ -298,6 +305,8 @@ class Collected:
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
         self.findings.extend(handed_loaders(state, self.unit, reach, equality.shared, self.before_prepare))
+        whole = self.gathers if split else ()
+        self.findings.extend(weighted_figures(reach, self.unit, training, equality.shared, whole))
         path = self.program.gradient_path
         self.findings.extend(batch_numbers(reach, self.unit, training, path, equality.shared, self.gathers))
         if self.program.config.tells:

@@ -21,6 +21,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import process_calls, questions
+from .imported_tables import imported_entries, in_table
 from .prepare_position import Held, as_kept, handed_on
 from .shared_code import chooses_device, used_elsewhere
 
@@ -223,6 +224,8 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
         and _is_read_of_object(state, reach, training, unit, plain[0], scope.lookup(plain[0].name), attribute)
     ):
         return attribute
+    if not candidates:
+        candidates = imported_entries(reach, code, origin, iter(_uses(state, reach, training, origin)))
     return plain[0] if plain else (candidates[0] if candidates else None)
 
 
@@ -397,6 +400,9 @@ def all_held(
     if code is None or held is None:
         return []
     unit = reach.unit(code)
+    if in_table(held):
+        entries = imported_entries(reach, code, held.origin, iter(_uses(state, reach, training, held.origin)))
+        return [] if divided else entries
     found = [*_made_anew(reach, training, code, held), *_held_beside(state, reach, code, held)]
     if len(found) == 1 or not divided:
         return found

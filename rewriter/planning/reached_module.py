@@ -223,6 +223,7 @@ class ReachedModule:
             prefixed=tuple(found.prefixed),
             cuts_batches=self._cuts_batches(),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            loader_copies=tuple(copy for u, copy in found.plan.copies if u is unit),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
             gathers=tuple(g for g in found.gathers if (joined if g.form is Form.RECEIVE else here)(g.node)),
@@ -382,7 +383,7 @@ class ReachedModule:
     def _moves(self, placement: Placement) -> bool:
         """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
         if placement.move is Move.PLACE:
-            return self.here(placement.node)
+            return placement.beside is not None or self.here(placement.node)
         if placement.move is Move.RETARGET:
             fields = self._program.redefined | self._program.given
             stays = follows_field(placement, fields) or self._program.settings.constants.followed(placement)
