@@ -25,6 +25,7 @@ from .last_values import LastValues, displaying
 from .magics import used_by_magics
 from .pictures import check_shown, for_rules, of_main_process, without_show
 from .shown import (
+    clearing,
     for_function,
     handed,
     hidden,
@@ -133,7 +134,8 @@ def gathered(
             *of_shown,
         ]
     )
-    plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
+    wiping = clearing(texts, chosen, [masked(cell.text) for cell in notebook.cells])
+    plain = {n: for_function(texts[n], uses[n].repeats | wiping[n]) for n in chosen}
     for position, (_, lines) in apart.items():
         plain[position] = (plain[position][0], [*lines, *plain[position][1]])
     inner = [text for _, text in along] + [values.printed(text) for text, _ in plain.values() if text.strip()]

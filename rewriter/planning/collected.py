@@ -70,6 +70,7 @@ from ..facts.roles import Role
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from ..wording import worded
+from .at_once import at_once
 from .device_reads import vanishing
 from .former_wrappers import with_announcements
 from .found_anyway import found_anyway
@@ -224,7 +225,8 @@ class Collected:
         """Leave alone what the author of a distributed script has settled already: who prints, what is summed."""
         unit, program = self.unit, self.program
         prefixed = self.prefixed if self.hand is not None else []
-        self.gathers, self.effects, self.handles = [], [], []
+        downloads = [effect for effect in self.effects if self.hand is not None and at_once(program, unit, effect)]
+        self.gathers, self.effects, self.handles = [], downloads, []
         self.folders, self.received, self.saves, self.state_dicts, self.loads = [], [], [], [], []
         self.plain_models, self.read_back, self.prefixed = [], [], []
         self.findings = [

@@ -352,7 +352,7 @@ class ReachedModule:
         yield from found.averages
         yield from alike_draws(state, unit, reach)
         yield from own_noise(state, unit, reach, training, by_hand=self._cuts_batches())
-        yield from before_training(state, unit, reach, training)
+        yield from (one for one in before_training(state, unit, reach, training) if self._is_run_by_all(one.node))
         yield from early_lengths(state, unit, found.before_prepare)
         yield from running_figures(state, reach, unit, training, found.effects, found.gathers)
 

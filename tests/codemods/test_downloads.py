@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -412,3 +413,57 @@ def test_a_caller_that_says_the_word_has_the_turn(lines: Lines) -> None:
     top = HANDED.format(parameter="download=False", read="download", given="'d', download=True")
     _, new, _ = lines(imports=DATASETS, top=top)
     assert new == ["with accelerator.main_process_first():", "    data = rows_of('d', download=True)"]
+
+
+BY_HAND = """\
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+from torchvision.datasets import MNIST
+
+
+def main(rank, world):
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+{data}
+    rows = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, world, rank))
+    net = DistributedDataParallel(torch.nn.Linear(4, 2).to(rank), device_ids=[rank])
+    rule = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in rows:
+        x, y = x.to(rank), y.to(rank)
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        rule.zero_grad()
+        loss.backward()
+        rule.step()
+
+
+if __name__ == "__main__":
+    mp.spawn(main, args=(2,), nprocs=2)
+"""
+AT_ONCE = {
+    "at once": ('data = MNIST("data", download=True)', True),
+    "if the files are missing": ('data = MNIST("data", download=not os.path.exists("data"))', True),
+    "on one process": (
+        'if rank == 0:\n    MNIST("data", download=True)\ndist.barrier()\ndata = MNIST("data")',
+        False,
+    ),
+    "on each in its turn": (
+        'if rank == 0:\n    data = MNIST("data", download=True)\ndist.barrier()\n'
+        'if rank != 0:\n    data = MNIST("data", download=True)',
+        False,
+    ),
+    "asked for on one process": ('data = MNIST("data", download=rank == 0)', False),
+}
+
+
+@pytest.mark.parametrize(("data", "guarded"), AT_ONCE.values(), ids=AT_ONCE)
+def test_a_distributed_script_downloads_on_one_process_first_where_nothing_else_does_that(
+    data: str, guarded: bool
+) -> None:
+    text = BY_HAND.format(data=indent(data, "    "))
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert "accelerator.backward(loss)" in after
+    assert ("with accelerator.main_process_first():\n        data = MNIST(" in after) is guarded

@@ -418,7 +418,7 @@ class _Loop:
         """Whether means of batches are added up and divided by what is as large as in the script, ``total / 1000``,
         ``total / len(data)``: the batches of all processes make up that figure."""
         binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
-        if binding is None or isinstance(total.node, cst.Call) or self.step.is_weighed(total):
+        if binding is None or total.lists or self.step.is_weighed(total):
             return False  # a list has each of them
         if not self.step.has_fewer() or not isinstance(self.loop, cst.For):
             return False
