@@ -30,7 +30,8 @@ from .evaluation_findings import copied, of_one_share, unprepared
 from .imported_tables import in_table
 from .loader_copies import loader_copies
 from .prepare_position import Held, given_on, place
-from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
+from .prepared_names import as_argument, held_in, home_of
+from .several_held import all_held, made_again, one_of_several
 
 
 @dataclass(eq=False)
@@ -156,19 +157,23 @@ def _ways(reach: Reach, unit: Unit, node: cst.CSTNode) -> dict[Code, list[cst.CS
 
 def _again(state: State, reach: Reach, training: Training, groups: dict[Code, list[Held]]) -> None:
     """
-    Let an optimizer's models be prepared with it also where another class prepares them.
+    Let an optimizer's models be prepared with it also where other code prepares them.
 
     What a base class builds is one thing here for all of its subclasses: of ``self.model`` of each of several trainers
-    nobody can tell which model it is, and one run makes an object of one of them.
+    nobody can tell which model it is, and one run makes an object of one of them. So is what a function builds for
+    several that call it.
     """
     homes = {held.origin: code for code, things in groups.items() for held in things}
     for optimizer, code in list(homes.items()):
         for params in origins(state.related.get(optimizer), Role.PARAMETERS):
             model = whole(state, params.source) if params.source is not None else None
             home = homes.get(model) if model is not None else None
-            if model is None or home is None or home is code or not _of_other_classes(reach, home, code):
+            if model is None or home is None or home is code:
                 continue
-            held = held_in(state, reach, training, code, model)
+            if _of_other_classes(reach, home, code):
+                held = held_in(state, reach, training, code, model)
+            else:
+                held = made_again(state, reach, home, optimizer, model)
             if held is not None and all(held.name != other.name for other in groups[code]):
                 groups[code].insert(0, held)
 

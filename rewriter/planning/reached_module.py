@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -351,14 +351,20 @@ class ReachedModule:
         yield from hand_schedules(reach, unit, training, found.loops)
         yield from found.averages
         yield from alike_draws(state, unit, reach)
-        yield from own_noise(state, unit, reach, training, by_hand=self._cuts_batches())
+        yield from own_noise(state, unit, reach, training, self._loops_by_hand())
         yield from (one for one in before_training(state, unit, reach, training) if self._is_run_by_all(one.node))
         yield from early_lengths(state, unit, found.before_prepare)
         yield from running_figures(state, reach, unit, training, found.effects, found.gathers)
 
     def _cuts_batches(self) -> bool:
-        """Whether batches that no loader yields are cut into shards."""
-        return isinstance(self._program.batches, ShardedBatches) and bool(self._program.batches.batches)
+        """Whether batches that no loader yields are cut into shards, and no loader feeds a training."""
+        cut = self._program.batches
+        return isinstance(cut, ShardedBatches) and bool(cut.batches) and not cut.beside_loaders
+
+    def _loops_by_hand(self) -> Sequence[cst.CSTNode]:
+        """The loops of trainings whose batches are cut into shards."""
+        cut = self._program.batches
+        return cut.loops if isinstance(cut, ShardedBatches) and cut.batches else ()
 
     def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
         """What goes, and what the moves that stay have in their place."""

@@ -155,8 +155,32 @@ class _Host:
                 yield from ((raw, because) for raw in raws)
         elif outside.startswith("torch.") and len(values) > 1:
             yield from self._pair(values[0], values[1])
+        elif method_name(call) == "append" and values and self._raw(values[0]) and self._leaves_beside_host(call):
+            yield values[0], "{} is on the device, and is returned beside what the script has taken to the CPU"
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _PAIRING and values:
             yield from self._pair(call.func.value, values[0])
+
+    def _leaves_beside_host(self, call: cst.Call) -> bool:
+        """Whether the list to which a call adds is returned with another one, which its loop fills with what is on the
+        CPU: ``features.append(model(x).cpu())``, ``labels.append(y)``."""
+        around = _loop(self.unit, call)
+        kept = [
+            n
+            for n in nodes_in(around, cst.Call)
+            if method_name(n) == "append" and n.args and _loop(self.unit, n) is around
+        ]
+        hosts = {self._list(n) for n in kept if self._on_host(n.args[0].value)} - {None}
+        own = self._list(call)
+        for given in self.unit.names.returns.get(self.unit.names.function(call), ()):
+            read = {self.unit.names.binding(name) for name in nodes_in(given, cst.Name)}
+            if own is not None and own in read and not hosts.isdisjoint(read):
+                return True
+        return False
+
+    def _list(self, call: cst.Call) -> Binding | None:
+        """The variable of the list to which a call adds."""
+        held = call.func.value if isinstance(call.func, cst.Attribute) else None
+        return self.unit.names.binding(held) if isinstance(held, cst.Name) else None
 
     def _collected(self, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """The losses that a list collects as tensors: ``losses.append(loss)``."""

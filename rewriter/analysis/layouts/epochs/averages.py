@@ -214,6 +214,8 @@ class _Loop:
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
         if halves:
             return TotalRemedy(OverAll.SUMMED, halves=tuple(halves.items()))
+        if isinstance(total.node, cst.AugAssign) and isinstance(total.place, cst.Subscript):
+            return TotalRemedy(OverAll.AVERAGED_ADDED, code(total.place), code(total.value[0]))
         return TotalRemedy(OverAll.AVERAGED, code(total.kept_in))
 
     def _either(self, total: Total) -> TotalRemedy | None:
