@@ -325,6 +325,14 @@ def test_what_changes_is_named_by_cell_and_line() -> None:
     assert len(told) == 1 and told[0].startswith("Dropout (cell 2, line 3): each process draws its own noise")
 
 
+def test_a_plot_that_asks_for_the_library_shows_in_the_same_condition() -> None:
+    """Without the library the notebook ended in an AttributeError of None."""
+    show = "if plt is not None:\n    plt.plot(history)\n    plt.title('loss')"
+    there = "try:\n    import matplotlib.pyplot as plt\nexcept ImportError:\n    plt = None\n"
+    file = _migrated(there + IMPORTS, BUILD, HISTORY, show, EVALUATION)
+    assert _cells(file.after)[-1].endswith(f"\n\n{show}\n    plt.show()")
+
+
 def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     show = "plt.plot(history)"
     file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, show, EVALUATION)
