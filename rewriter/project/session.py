@@ -16,7 +16,7 @@ from ..source import BOM, Source, SourceError, encode
 from .three_way_merge import carried
 
 TRAINING = "training"
-_AGAIN = "`migrate -i` asks about it again, `migrate --write` makes it"
+_AGAIN = "-i asks about it again, --write makes it"
 
 
 class PlannedProgram(Protocol):

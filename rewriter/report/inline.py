@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 
-from ..findings import Severity
+from ..findings import CODE, Severity
 from ..result import FileResult
 from .frames import View, cells, frame, span
 from .groups import FindingGroup
@@ -15,7 +15,7 @@ from .text import TIED, helping, visible
 
 COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
 CAUSE, MARGIN = "1;34", "2"
-_NARROWEST = 20
+_NARROWEST = 10
 """What is said is never cut shorter than this many characters."""
 _SHORTEST = 12
 """The columns that the sentence of a finding gets at least where it is named in short."""
@@ -64,18 +64,24 @@ def said(group: FindingGroup, width: int, encoding: str, *, code: bool) -> Itera
     for line in frame(views, width=width, paint=lambda text, style: painted(text, styles[style]), encoding=encoding):
         yield f"{bar} {line}"
     for text, before, rest in helping(first.remedy):
-        for line in wrapped(before + text, width, rest):
+        lines = wrapped(before + text, width, rest) if before.strip() or not before.endswith(CODE) else [before + text]
+        for line in lines:  # code is one line for who copies it: a terminal wraps it by itself
             yield f"{bar} {line}"
 
 
-def short(group: FindingGroup, width: int) -> list[str]:
-    """A finding whose words are elsewhere: its place, its id, and as much of its sentence as the line has room for."""
+def short(group: FindingGroup, width: int, *, whole: bool = False) -> list[str]:
+    """A finding whose code and remedy are elsewhere: its place, its id, and its ``whole`` sentence, else as much of it
+    as the line has room for."""
     first, word = group.first, group.first.severity.value
+    coloured = painted(word, COLORS[first.severity])
+    if whole:
+        head = f"  {group.places()[0].replace(' ', TIED)}: {word} [{first.id}] {visible(group.message())}"
+        lines = wrapped(head, width, "      ")
+        return [line.replace(f"{word} [", f"{coloured} [", 1).replace(TIED, " ") for line in lines]
     lines = wrapped(f"  {group.places()[0].replace(' ', TIED)}: {word} [{first.id}]", width, "      ")
     room = width - cells(lines[-1]) - 1
     if room >= _SHORTEST:
         lines[-1] += f" {beginning(visible(group.message()), room)}"
-    coloured = painted(word, COLORS[first.severity])
     return [line.replace(f"{word} [", f"{coloured} [", 1).replace(TIED, " ") for line in lines]
 
 

@@ -28,7 +28,7 @@ from .text import at_lines, visible
 
 NARROWEST = 80
 """Two columns need this many characters; a narrower terminal gets one."""
-_ROOM = 20
+_ROOM = 10
 """Lines are never cut shorter than this many characters."""
 _HANG = 4
 """What is wrapped of a line is indented so much further than the line, as long as that leaves ``_WIDE`` columns."""
@@ -86,7 +86,7 @@ class _Sheet:
         self.console, self.old, self.new, self.told = console, old, new, told
         self.width = console.width
         self.digits = len(str(max((max(old(row.old), new(row.new)) for row in hunk.rows), default=1)))
-        self.margin = " " * (2 * self.digits + 3)
+        self.margin = " " * (2 * self.digits + 3) if self.width >= _WIDE else ""
         self.between = " | " if console.options.ascii_only else " │ "
 
     def known(self, text: str) -> str:

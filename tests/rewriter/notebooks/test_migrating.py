@@ -919,7 +919,7 @@ def test_a_function_that_leaves_its_figure_to_the_end_of_the_cell_is_refused_in_
     """The end of the cell shows the figures of the notebook's own process."""
     file = _migrated(PLT, SHOW.replace("\n    plt.show()", ""), BUILD, f"{LOOP}\n    show(x)")
     (found,) = [found for found in file.diagnoses if found.severity == "blocked"]
-    assert found.message.startswith("this cell displays something of the training (`show`), but a process of the")
+    assert found.message.startswith("this cell shows something of the training (by `show`), but a process of the")
     assert found.case == "figure" and "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
 
 
@@ -986,7 +986,7 @@ CHANGED = {
 def test_a_picture_of_what_cannot_be_kept_is_refused(later: str, shown: str) -> None:
     file = _migrated(PLT, BUILD, HISTORY, shown, BUILD, later)
     assert not file.changed
-    assert any("displays something of the training" in found.message for found in file.diagnoses)
+    assert any("shows something of the training" in found.message for found in file.diagnoses)
 
 
 def test_a_drawing_of_what_a_later_cell_trains_on_shows_what_was_then() -> None:
@@ -1041,7 +1041,7 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
     [
         (
             (IMPORTS, BUILD, LOOP, "plt.plot(optimizer.state)"),
-            ":cell 4, line 1: this cell displays something of the training (`plt`), but what",
+            ":cell 4, line 1: this cell shows something of the training (by `plt`), but what",
         ),
         (
             (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),
@@ -1058,7 +1058,7 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
         ),
         (
             (IMPORTS, BUILD, "%time x = 1\n" + LOOP),
-            ":cell 3, line 1: there is a magic between the cells of the training",
+            ":cell 3, line 1: `%time` is in a cell of the training",
         ),
         ((PLT, BUILD, "steps = 0\nplt.plot(1)", LOOP + "\n    steps += 1"), "it uses steps, which cell 3 created"),
         ((IMPORTS, BUILD, "from math import *", "print(model)\nfrom math import *", LOOP), "a star import"),
@@ -1107,7 +1107,7 @@ def test_a_refused_notebook_is_not_planned_again_in_the_same_way(monkeypatch: py
     monkeypatch.setattr(migrating, "plan", counted)
     shows = "plt.plot(model.weight.detach().flatten())"
     file = _migrated(f"{PLT}\n{IMPORTS}", BUILD, f"!python other.py\n{LOOP}", shows)
-    assert "there is a magic between the cells of the training" in file.diagnoses[-1].message
+    assert "`!python` is in a cell of the training" in file.diagnoses[-1].message
     assert len(planned) == 2
 
 
