@@ -121,6 +121,8 @@ class Source(NamedTuple):
     bom: bool = False
     notebook: Cells | None = None
     """The notebook whose cells ``text`` is made of; ``data`` is then its file."""
+    on_disk: str = ""
+    """What the file holds, where ``text`` has some edits already that are not written yet."""
 
 
 def read(path: Path) -> Source:

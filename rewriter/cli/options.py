@@ -34,9 +34,9 @@ def _unknown(option: str) -> str:
 
     if (format := option.lstrip("-")) in FORMATS:
         return f"No such option: {option}. Did you mean --output-format {format}?"
-    known = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
-    near = get_close_matches(option, known, 1, 0.7)
-    return f"No such option: {option}{f'. Did you mean {near[0]}?' if near else ''}"
+    known = [name[2:] for parameter in command.params for name in parameter.opts if name.startswith("--")]
+    near = get_close_matches(option.lstrip("-"), known, 1, 0.7)
+    return f"No such option: {option}{f'. Did you mean --{near[0]}?' if near else ''}"
 
 
 def complete(variable: str, instruction: str, rules: Sequence[str]) -> int:

@@ -87,7 +87,11 @@ class Session:
             changes = tuple(c for c in file.changes if c.group == TRAINING) if TRAINING in groups else ()
             if old != new:
                 shown.append(
-                    FileResult(source._replace(data=encode(source, old), text=old), encode(source, new), changes)
+                    FileResult(
+                        source._replace(data=encode(source, old), text=old, on_disk=source.text),
+                        encode(source, new),
+                        changes,
+                    )
                 )
         return shown
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 
+from ..editing.opcodes import origins
 from ..findings import CODE, Severity
 from ..result import FileResult
 from .frames import View, cells, frame, span
@@ -118,9 +119,14 @@ def wrapped(text: str, width: int, rest: str = "  ") -> list[str]:
 class Numbering:
     """The numbers of the lines of a text as they are shown: those of a notebook count in their cell."""
 
-    def __init__(self, text: str, heads: Container[str] | None) -> None:
-        """``heads`` are the lines at which the cells of a notebook begin."""
+    def __init__(self, text: str, heads: Container[str] | None, on_disk: str = "") -> None:
+        """``heads`` are the lines at which the cells of a notebook begin; lines are counted as they are ``on_disk``,
+        where the text has others already."""
         self._numbers: list[tuple[str, int]] | None = None
+        self._on_disk: dict[int, int] | None = None
+        if heads is None and on_disk not in ("", text):
+            same = origins(on_disk.split("\n"), text.split("\n"))
+            self._on_disk = {new + 1: old + 1 for new, old in same.items()}
         if heads is not None:
             self._numbers = [("", 0)]
             for line in text.split("\n"):
@@ -129,10 +135,19 @@ class Numbering:
 
     def __call__(self, line: int) -> int:
         """The number of a line; 0 for none, and for the line that begins a cell."""
+        if self._on_disk is not None:
+            return self._on_disk.get(line, 0)
         return line if self._numbers is None else self._numbers[line][1]
+
+    @property
+    def counts_cells(self) -> bool:
+        """Whether the lines are those of a notebook, of which one begins each cell."""
+        return self._numbers is not None
 
     def place(self, line: int) -> str:
         """A line in words: ``line 3``, ``cell 2, line 1``."""
+        if self._on_disk is not None:
+            line = next((self(n) for n in range(line, 0, -1) if self(n)), line)
         if self._numbers is None:
             return f"line {line}"
         cell, number = self._numbers[line]
@@ -143,4 +158,4 @@ def numberings(file: FileResult) -> tuple[Numbering, Numbering]:
     """How the lines of the two texts of a file count."""
     heads = None if file.source.notebook is None else frozenset(file.source.notebook.heads())
     before, after = file.texts
-    return Numbering(before, heads), Numbering(after, heads)
+    return Numbering(before, heads, file.source.on_disk), Numbering(after, heads)

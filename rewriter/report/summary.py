@@ -250,7 +250,7 @@ def files_total(result: Result, errors: int, verb: str = "would change") -> str:
     partly = sum(file.changed for file in blocked)
     counts = {"blocked": len(blocked), verb: len(changed) - partly, f"{verb} in part": partly, "not read": errors}
     facts = [f"{counted(count, 'file')} {what}" for what, count in counts.items() if count]
-    return f"{', '.join(facts) or 'nothing to change'}; {counted(result.checked, 'file')} checked."
+    return f"{', '.join(facts) or 'Nothing to change'}; {counted(result.checked, 'file')} checked."
 
 
 def _numbers(result: Result) -> str:
@@ -269,8 +269,8 @@ def audit_total(result: Result, errors: int) -> str:
     notes = len(found) - wrong - reviews
     checked = counted(result.checked, "file")
     if not result.audited:
-        return f"no distributed training found{f', {errors} not read' if errors else ''}; {checked} checked."
-    facts = [counted(wrong, "error") if wrong else "nothing wrong was found"]
+        return f"No distributed training found{f', {errors} not read' if errors else ''}; {checked} checked."
+    facts = [counted(wrong, "error") if wrong else "Nothing wrong was found"]
     facts += [f"{reviews} to review"] if reviews else []
     facts += [f"{notes} not followed"] if notes else []
     facts += [f"{errors} not read"] if errors else []

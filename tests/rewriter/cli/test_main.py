@@ -626,6 +626,42 @@ def test_roles_take_the_place_of_the_diff(migrate: Migrate) -> None:
     assert b"@@" not in out
 
 
+def test_roles_have_no_summary_after_them(migrate: Migrate) -> None:
+    _write("a.py", TRAINS)
+    assert migrate("--roles", "a.py").err == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--json", "No such option: --json. Did you mean --output-format json?"),
+        ("--wirte", "No such option: --wirte. Did you mean --write?"),
+        ("--foo", "No such option: --foo. `migrate --help`"),
+    ],
+)
+def test_an_unknown_option_names_one_that_is_like_it_or_none(migrate: Migrate, option: str, says: str) -> None:
+    assert says in migrate(option, "a.py").err
+
+
+@pytest.mark.parametrize(
+    ("line", "old"), [(b"print 'hello'", True), (b"y = x.cuda(async=True)", True), (b"x = = 1", False)]
+)
+def test_the_syntax_of_an_older_python_is_called_that(migrate: Migrate, line: bytes, old: bool) -> None:
+    _write("a.py", TRAINS + line + b"\n")
+    err = migrate("a.py").err
+    assert ("the syntax of an older Python" in err) == old and ("newer Python" in err) != old
+    assert f" | {line.decode()}\n" in err and "?." not in err
+
+
+def test_what_is_underlined_is_named_where_something_may_be_said_of_it(migrate: Migrate) -> None:
+    text = TRAINS.replace(b"model.parameters()", b"odd.parts()").replace(
+        b"import torch\n", b"import torch\nimport odd\n", 1
+    )
+    _write("a.py", text)
+    answer = migrate("a.py")
+    assert "=NAME" not in answer.err.partition("To learn more")[2]
+
+
 def test_json(migrate: Migrate) -> None:
     _write("a.py", TRAINS)
     _write("b.py", b"torch backward\0")

@@ -332,8 +332,8 @@ def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     assert plot == "# Moved below the training, in cell 5."
     assert training.endswith(" or 1)\n\nplt.plot(history)\nplt.show()")
     assert training.count("plt") == 2 and "accelerator.is_main_process" not in file.after.decode()
-    told = [text for text in expectations(Result((file,), 1)) if "comes after the training" in text]
-    assert len(told) == 1 and told[0].startswith("What cell 4, line 1 shows comes after the training")
+    told = [text for text in expectations(Result((file,), 1)) if "comes after the whole training" in text]
+    assert len(told) == 1 and told[0].startswith("What cell 4, line 1 shows comes after the whole training")
 
 
 def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
@@ -805,7 +805,7 @@ def test_a_function_that_only_later_cells_use_stays_in_the_notebook_with_what_it
 def test_a_function_that_the_training_uses_too_is_part_of_it() -> None:
     loop = f"{LOOP}\n    guess(model)"
     file = _migrated(IMPORTS, f"{DEVICE}\n{DATA}\n{MODEL}", GUESS, loop, "plt.plot(guess(model))")
-    assert "(`plt`), but what it reads (`guess`) stays in the training processes" in file.diagnoses[0].message
+    assert "(by `plt`), but what it reads (`guess`) stays in the training processes" in file.diagnoses[0].message
 
 
 def test_a_figure_that_the_training_draws_in_is_shown_by_the_main_process() -> None:
@@ -1045,16 +1045,16 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
         ),
         (
             (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),
-            "(`plot`), but what it reads (`optimizer`) stays in the training processes",
+            "(by `plot`), but what it reads (`optimizer`) stays in the training processes",
         ),
-        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(`plt`), but a process of the training shows a figure only"),
+        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(by `plt`), but a process of the training shows a figure only"),
         (
             (IMPORTS, BUILD, "h = [1]", "plt.plot(h)", "h.append(2)\n" + LOOP),
-            "(`plt`), but the training changes `h` afterwards",
+            "(by `plt`), but the training changes `h` afterwards",
         ),
         (
             (f"{IMPORTS}\ntorch.manual_seed(0)", BUILD, "plt.plot(torch.rand(2))", LOOP),
-            "(`plt`), but it may draw random numbers between those of",
+            "(by `plt`), but it may draw random numbers between those of",
         ),
         (
             (IMPORTS, BUILD, "%time x = 1\n" + LOOP),

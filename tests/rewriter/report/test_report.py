@@ -124,7 +124,7 @@ def test_an_absolute_path_is_shown_relative(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_summary_of_nothing() -> None:
-    assert summary(Result(checked=3), []) == "nothing to change; 3 files checked.\n"
+    assert summary(Result(checked=3), []) == "Nothing to change; 3 files checked.\n"
 
 
 def test_errors_alone_are_one_line_each() -> None:
