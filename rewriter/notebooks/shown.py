@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from .document import MASK, Cell
 from .magics import run_by
-from .uses import NotGathered
+from .uses import NotGathered, named
 
 HIDDEN = "pass#<shown>"
 _HANDED = "#<handed>"
@@ -41,7 +41,7 @@ _DEVICES = frozenset("device is_available current_accelerator print".split())
 _HARMLESS = re.compile(
     r"\s*(%(matplotlib|config|load_ext|reload_ext|autoreload|pip|conda|env|ls|pwd|who|whos|tensorboard|precision)\b"
     r"|!\s*(pip3?|conda|apt|apt-get|nvidia-smi|ls|pwd|wget|curl|gdown|kaggle|git|unzip|tar|mkdir|echo|date|free|df|nproc"
-    r"|lscpu|uname)\b|%%time\s*$|%%capture\s*$)"
+    r"|lscpu|uname)\b|%%time\s*$|%%capture\b)"
 )
 
 
@@ -328,14 +328,16 @@ def displays(
     name: str,
     why: str,
     about: Collection[str] = (),
-    remedy: str = "save it to a file in the training, read the file in a separate cell after it, and display that here",
+    remedy: str = "",
     *,
     case: str,
 ) -> NotGathered:
     return NotGathered(
         cell.number,
-        f"this cell displays something of the training{f' (`{name}`)' if name else ''}, but {why}",
-        remedy,
+        f"this cell shows something of the training{f' (by `{name}`)' if name else ''}, but {why}",
+        remedy
+        or f"save {named(sorted(about)) or 'what it shows'} to a file in the training, and show what the file holds in "
+        "a cell after the training",
         about or [name],
         case=case,
     )

@@ -141,9 +141,10 @@ def _cpu_choices(found: CpuChoices) -> Finding:
     return Finding(
         "device-flag",
         found.node,
-        f"several conditions decide whether the CPU is used ({', '.join(found.conditions)}): the accelerator uses the "
-        "available device",
-        "pass the right condition: Accelerator(cpu=...)",
+        f"several conditions decide whether the CPU is used ({', '.join(f'`{one}`' for one in found.conditions)}): the "
+        "accelerator uses the available device",
+        "no action needed if it should train on a GPU wherever there is one; otherwise pass the condition that decides "
+        f"for the model: Accelerator(cpu={found.conditions[0]})",
         Severity.REVIEW,
         case="several",
     )

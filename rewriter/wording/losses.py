@@ -24,7 +24,7 @@ def _open_reduction(found: OpenReduction) -> Finding:
         found.node,
         f"it is not known whether `{found.loss}` is a mean or a sum over the rows of a batch ({found.reason}): it is "
         "taken for a mean, and the gradients of the processes are averaged",
-        'no action needed if it is a mean; if it is a sum, write accelerator.backward(loss, reduction="sum")',
+        f'no action needed if it is a mean; if it is a sum, write accelerator.backward({found.loss}, reduction="sum")',
         part=found.part,
         cause=Cause(found.source, found.reason) if found.source is not None else None,
         case="option",
