@@ -206,8 +206,12 @@ class _Application:
         taken: list[cst.EmptyLine] = []
         for statement, following in zip(statements, [*statements[1:], None], strict=True):
             others = self.other.get(statement, ())
-            before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
-            after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
+            before: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertBefore)
+            ]
+            after: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertAfter)
+            ]
             removed = self.remove.get(statement)
             made = (
                 _Gone(_surviving(statement, removed.drops, removed.attached))
@@ -227,8 +231,6 @@ class _Application:
                     continue
             else:
                 placed = [_indented(n, indent) if n in self.created else n for n in _listed(made)]
-                before = [_indented(n, indent) for n in before]
-                after = [_indented(n, indent) for n in after]
                 own = _above(statement, placed)
                 own, taken = _below(taken, own), []
                 if after and following is not None and following not in self.remove:
@@ -289,8 +291,9 @@ class _Application:
 def _indented(statement: cst.CSTNode, indent: str | None) -> cst.CSTNode:
     """A statement whose block has an indentation."""
     block = statement.body if isinstance(statement, _BLOCKS) else None
-    plain = isinstance(block, cst.IndentedBlock) and block.indent is None and indent is not None
-    return statement.with_changes(body=block.with_changes(indent=indent)) if plain else statement
+    if indent is None or not isinstance(block, cst.IndentedBlock) or block.indent is not None:
+        return statement
+    return statement.with_changes(body=block.with_changes(indent=indent))
 
 
 def _continues(above: cst.If, node: cst.If) -> bool:

@@ -70,7 +70,7 @@ class Joint:
 
     def rates(self, unit: Unit) -> Spots:
         """Where a module sets a learning rate."""
-        every = unit.names.every(cst.Assign, cst.AugAssign, cst.Call)
+        every = list(unit.names.every(cst.Assign, cst.AugAssign, cst.Call))
         return self._spots("rates", unit, lambda: (r.node for r in own_rates(self.reach, unit, every, _SETTINGS)))
 
     def losses(self, unit: Unit) -> Spots:
