@@ -156,6 +156,23 @@ def speaks_of_shape(comment: str) -> bool:
     return _SIZES.match(comment) is not None
 
 
+def alternatives(statement: cst.CSTNode, following: cst.CSTNode) -> list[cst.EmptyLine]:
+    """The comments directly below an assignment that give its names another value: ``# scheduler = StepLR(...)``."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    targets = [each.target for each in small.targets] if isinstance(small, cst.Assign) else []
+    names = {cst.Module([]).code_for_node(target).replace(" ", "") for target in targets}
+    found: list[cst.EmptyLine] = []
+    opened = 0
+    for line in getattr(following, "leading_lines", ()):
+        text = line.comment.value.lstrip("# \t") if line.comment is not None else ""
+        given, equals, _ = text.partition("=")
+        if not text or not (opened > 0 or (equals and given.replace(" ", "") in names)):
+            break
+        found.append(line)
+        opened += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
+    return found
+
+
 def with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:
     """A call with the argument that an edit adds."""
     args = list(call.args)

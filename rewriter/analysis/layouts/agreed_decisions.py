@@ -11,6 +11,7 @@ from dataclasses import replace
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.module_paths import ENTRY
 from ...facts.reasons import Reason
 from ...facts.reasons.decisions import Agreeing, Agreement, Differs, Doubt, LocalDecision, ShortBatch
 from ...facts.roles import SHARES, Role
@@ -183,11 +184,13 @@ def _agreed(
 def _remedy(unit: Unit, found: Decision) -> Agreement:
     """How the processes decide alike: for a condition the line that does it."""
     text = unit.names.one_line(found.value)
+    own = Agreement(Agreeing.EQUAL if unit.place.name == ENTRY else Agreeing.VALUE_OF_MAIN)
     if not found.hangs or not isinstance(found.node, (cst.If, cst.While)) or len(text) > LONGEST:
-        return Agreement(Agreeing.EQUAL)
+        return own
     if found.node.test is not found.value:
-        return Agreement(Agreeing.EQUAL)
-    return Agreement(Agreeing.AS_ONE, text, "while" if isinstance(found.node, cst.While) else "if")
+        return own
+    how = Agreeing.AS_ONE if unit.place.name == ENTRY else Agreeing.TOLD_BY_MAIN
+    return Agreement(how, text, "while" if isinstance(found.node, cst.While) else "if")
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:

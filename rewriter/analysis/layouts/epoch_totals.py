@@ -13,9 +13,10 @@ import libcst as cst
 from ...facts.torch_api.kinds.tensors import Concat
 from ...facts.torch_api.loading import transfer
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name, outside_name
+from ..dataflow.callees import method_name, outside_names
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit
+from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from ..training.step_counts import bars
@@ -23,6 +24,7 @@ from .loop_step import is_synchronised
 from .losses import assigned
 
 LISTS = frozenset({"append", "extend"})
+_NUMPY_ROWS = frozenset({"np.r_", "numpy.r_"})
 
 
 @dataclass(eq=False)
@@ -34,13 +36,13 @@ class Total:
     """What is added."""
     place: cst.BaseExpression
     """Where it is kept: a variable, an attribute, an entry, the object whose method is called."""
-    anew: cst.Assign | None = None
-    """For an array, which grows by being made anew: the statement that does it."""
+    joins: bool = False
+    """What is kept is set anew with further entries: ``losses = np.append(losses, loss.item())``."""
 
     @property
-    def own(self) -> set[cst.CSTNode]:
-        """The code that collects, and reads and sets its place only for that."""
-        return set(descendants(self.anew or self.node))
+    def lists(self) -> bool:
+        """Whether it adds entries, and no numbers to a number, as far as the statement itself says it."""
+        return self.joins or isinstance(self.node, cst.Call)
 
     @property
     def kept_in(self) -> cst.BaseExpression:
@@ -57,11 +59,9 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
         if isinstance(node, cst.AugAssign):
             yield Total(node, [node.value], node.target)
         elif isinstance(node, cst.Assign) and len(node.targets) == 1:
-            added = _added(node)
-            if added is not None:
-                yield Total(node, [added], node.targets[0].target)
-            elif values := _put_behind(state, node):
-                yield Total(node.value, values, node.targets[0].target, node)
+            added, joined = _added(node), joined_to(state, node)
+            if added is not None or joined:
+                yield Total(node, [added] if added is not None else joined, node.targets[0].target, added is None)
         elif isinstance(node, cst.Call) and collects(state, node):
             holder = node.func.value if isinstance(node.func, cst.Attribute) else None
             if holder is not None and not is_synchronised(state, node) and not any(bars(unit, holder)):
@@ -174,18 +174,26 @@ def _added(node: cst.Assign) -> cst.BaseExpression | None:
     return value.left if value.right.deep_equals(target) else None
 
 
-def _put_behind(state: State, node: cst.Assign) -> list[cst.BaseExpression]:
-    """What ``losses = np.append(losses, loss.item())`` adds to an array, as a list would."""
-    call, target = node.value, node.targets[0].target
-    record = state.calls.get(call) if isinstance(call, cst.Call) else None
-    name = outside_name(record) if record is not None else ""
-    if not isinstance(call, cst.Call) or not name.startswith("numpy.") or transfer(name, Concat) is None:
-        return []
-    parts = [arg.value for arg in call.args if arg.keyword is None]
-    if parts and isinstance(parts[0], (cst.List, cst.Tuple)):
-        parts = [element.value for element in parts[0].elements]
-    kept = [part for part in parts if part.deep_equals(target)]
-    return [part for part in parts if part not in kept] if len(kept) == 1 and len(parts) == 2 else []
+def joined_to(state: State, node: cst.Assign) -> list[cst.BaseExpression]:
+    """The entries that are joined to what was there: ``rows = torch.cat((rows, out))``, ``names = [*names, name]``,
+    ``losses = np.append(losses, loss.item())``; none where it does something else."""
+    target = node.targets[0].target
+    parts: list[cst.BaseExpression] = []
+    value = node.value
+    record = state.calls.get(value) if isinstance(value, cst.Call) else None
+    if isinstance(value, cst.Call) and record is not None:
+        if any(isinstance(one := transfer(name, Concat), Concat) and not one.new for name in outside_names(record)):
+            given = [arg.value for arg in value.args if arg.keyword is None]
+            first = given[0] if given else None
+            parts = [e.value for e in first.elements] if isinstance(first, (cst.Tuple, cst.List)) else given[:2]
+    elif isinstance(value, (cst.Tuple, cst.List)):
+        parts = [element.value for element in value.elements]
+        if not any(isinstance(e, cst.StarredElement) and e.value.deep_equals(target) for e in value.elements):
+            return []
+    elif isinstance(value, cst.Subscript) and dotted(value.value) in _NUMPY_ROWS:
+        parts = [e.slice.value for e in value.slice if isinstance(e.slice, cst.Index)]
+    rest = [part for part in parts if not part.deep_equals(target)]
+    return rest if len(rest) < len(parts) else []
 
 
 def _is_written_out(place: cst.Subscript) -> bool:

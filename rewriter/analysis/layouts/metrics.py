@@ -29,6 +29,7 @@ from ..training.cached_batches import drained
 from ..training.training import Training, switches_gradients_off
 from .batch_figures import BatchFigure, BatchFigures, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
+from .best_batches import best_of_batches
 from .criterion_calls import without_criteria
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
 from .joined import by_script
@@ -98,7 +99,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
             )
         answer.keeps = _keeps(state, unit, loop)
         if answer.understood and gathers and isinstance(loop, cst.For) and layouts is not None:
-            figure = joint_figure(layouts, _figures(state, unit, loop))
+            figure = joint_figure(layouts, _figures(state, unit, loop)) or best_of_batches(unit, loop, layouts)
             if figure is not None:
                 text = unit.names.module.code_for_node(figure)
                 answer.leave(

@@ -8,9 +8,10 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.calls import method_of
 from ..dataflow.constant_values import constants_of
 from ..dataflow.solver import Slot, Thing
-from ..dataflow.values import CallRecord, Function, Instance, Klass, Sequence, State, Unknown, origins
+from ..dataflow.values import Bound, CallRecord, Function, Instance, Klass, Sequence, State, Unknown, origins
 from ..syntax.nodes import FunctionNode, dotted, keyword
 
 
@@ -43,7 +44,8 @@ def run_for_rows(
     state: State, reach: Reach, asked: Callable[[CallRecord], bool]
 ) -> Iterator[tuple[list[FunctionNode], list[cst.CSTNode]]]:
     """
-    What runs for the rows of each class of data sets, and of each data set of a package: the transforms it is given.
+    What runs for the rows of each class of data sets, and of each loader: the transforms that a data set of a package
+    is given, and what makes batches of rows.
 
     Args:
         state: the program.
@@ -65,8 +67,9 @@ def run_for_rows(
         data = keyword(loader.node, "dataset", 0)
         held = state.values.get(data) if data is not None else None
         others = [thing for thing in (held.things if held is not None else ()) if isinstance(thing, Unknown)]
-        if transforms := [f for thing in others for slot in _given(state, thing.node) for f in _functions(state, slot)]:
-            yield _run(state, reach, transforms)
+        functions = [f for thing in others for slot in _given(state, thing.node) for f in _functions(state, slot)]
+        if functions := [*functions, *_collating(state, loader)]:
+            yield _run(state, reach, functions)
 
 
 def _run(
@@ -120,6 +123,8 @@ def _functions(state: State, slot: Slot | None) -> Iterator[Function]:
             yield thing
         elif isinstance(thing, Instance) and (call := thing.klass.method("__call__")) is not None:
             yield call
+        elif isinstance(thing, Bound) and (method := method_of(state, thing)) is not None:
+            yield method
 
 
 def _composes(thing: Thing) -> bool:

@@ -53,6 +53,12 @@ def reads(name: str) -> bool:
     return isinstance(read, training.Checkpoint) or (isinstance(read, outside.Read) and read.what == "content")
 
 
+def temporary_file(name: str) -> bool:
+    """Whether a call makes a file of the process's own."""
+    found = transfer(name, outside.PerProcess)
+    return found is not None and found.file
+
+
 def opens(name: str) -> bool:
     """Whether a call opens a file; its mode says what for."""
     return transfer(name, outside.Open) is not None

@@ -25,6 +25,18 @@ KEPT = {
         "flag = 1\nflag = ask()\n",
     ),
     "an attribute of a class": ("class C:\n    flag = 1\n    if flag:\n        f()\n", "class C:\n    flag = 1\n"),
+    "the value of a parameter, which has an effect": (
+        "def g(d=None):\n    if d is None:\n        d = ask()\n    f(d)\n    h()\n",
+        "def g(d=None):\n    if d is None:\n        d = ask()\n    h()\n",
+    ),
+    "the value of a parameter, beside something else": (
+        "def g(d=None):\n    if d is None:\n        d = 1\n        h()\n    f(d)\n",
+        "def g(d=None):\n    if d is None:\n        d = 1\n        h()\n",
+    ),
+    "the value of a parameter that is still read": (
+        "def g(d=None):\n    if d is None:\n        d = 1\n    f(d)\n    h(d)\n",
+        "def g(d=None):\n    if d is None:\n        d = 1\n    h(d)\n",
+    ),
     "several targets": ("a = b = 1\nif a and b:\n    f()\n", "a = b = 1\n"),
 }
 
@@ -45,6 +57,10 @@ GONE = {
         "def g():\n    h()\n",
     ),
     "on a line with another": ("a = 1; h()\nf(a)\n", "h()\n"),
+    "the value of a parameter that is not given": (
+        "def g(d=None):\n    if d is None:\n        d = torch.device('cpu')\n    f(d)\n    h()\n",
+        "def g(d=None):\n    h()\n",
+    ),
 }
 
 

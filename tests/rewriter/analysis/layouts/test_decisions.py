@@ -23,6 +23,17 @@ def test_a_rate_that_nobody_sets(trained: Trained) -> None:
     assert findings == []
 
 
+@pytest.mark.parametrize(
+    "update",
+    ["update(lr=0.1 * loss.item())", 'update({"lr": 0.1 * loss.item()})', "update(dict(lr=0.1 * loss.item()))"],
+)
+def test_a_rate_that_is_set_with_others(trained: Trained, update: str) -> None:
+    """`group["lr"] = ...` was seen, and the same in another spelling was not: the models drifted apart."""
+    text, findings = trained(epoch=f"optimizer.param_groups[0].{update}")
+    assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert findings == []
+
+
 def test_a_long_condition_names_its_variables() -> None:
     """It "depends on a value": which one, nobody could tell."""
     text = SKIPPING.replace("SKIPPED", 'not batch or "label" not in batch or batch["label"].max().item() == 0')
@@ -93,6 +104,9 @@ def test_a_meter_of_rows_that_are_not_gathered_decides_nothing() -> None:
     """A learning rate that one process halves and another does not lets their models drift apart."""
     (file,) = migrate([decode(METER.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert not file.changed and [d.id for d in file.diagnoses] == ["local-decision"]
+    said = file.diagnoses[0].message
+    assert said.startswith("whether the learning rate changes here depends on `score > self.best`"), said
+    assert "would hang" not in said, "no process waits for another at that line"
 
 
 NAMED = """\
