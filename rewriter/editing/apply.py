@@ -30,6 +30,8 @@ from .edits import (
     with_argument,
 )
 
+_BLOCKS = (cst.If, cst.With, cst.For, cst.While, cst.Try)
+
 
 def apply(
     module: cst.Module, parents: Mapping[cst.CSTNode, cst.CSTNode], edits: Sequence[Edit]
@@ -121,6 +123,8 @@ class _Application:
         self.touched: set[cst.CSTNode] = set()
         self.joining: set[cst.CSTNode] = set()
         """The ``if`` statements that edits created, and that the next statement may join."""
+        self.created: set[cst.CSTNode] = set()
+        """The statements with a block of their own that edits created."""
         for edit in edits:
             if isinstance(edit, AddImport):
                 continue
@@ -162,7 +166,10 @@ class _Application:
                 result = with_argument(result, edit)
         replace = self.replace.get(node)
         if replace is not None:
-            return replace.make(result)
+            made = replace.make(result)
+            own = getattr(result, "body", None)
+            self.created.update(n for n in _listed(made) if isinstance(n, _BLOCKS) and n.body is not own)
+            return made
         if isinstance(node, cst.IfExp) and isinstance(result, cst.IfExp):
             return merged(node, result) or result
         return result
@@ -178,7 +185,7 @@ class _Application:
                     changes[name] = self.transform(value)
             elif isinstance(value, (tuple, list)) and any(item in self.touched for item in value if _is_node(item)):
                 if name == "body" and isinstance(node, (cst.Module, cst.IndentedBlock)):
-                    changes[name], carried = self.block(value)
+                    changes[name], carried = self.block(value, getattr(node, "indent", None))
                 elif name == "body" and isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
                     changes[name] = self.line(value)
                 else:
@@ -187,8 +194,11 @@ class _Application:
             changes["footer"] = [*carried, *node.footer]
         return _closed(node, changes)
 
-    def block(self, statements: Sequence[cst.BaseStatement]) -> tuple[list[cst.CSTNode], list[cst.EmptyLine]]:
-        """The statements of a block after all edits, and the comment lines that have no statement any more."""
+    def block(
+        self, statements: Sequence[cst.BaseStatement], indent: str | None
+    ) -> tuple[list[cst.CSTNode], list[cst.EmptyLine]]:
+        """The statements of a block after all edits, and the comment lines that have no statement any more. What is
+        created in it is indented as the block is, where that is not as in the rest of the file."""
         result: list[cst.CSTNode] = []
         carried: list[cst.EmptyLine] = []
         opened = False
@@ -196,8 +206,12 @@ class _Application:
         taken: list[cst.EmptyLine] = []
         for statement, following in zip(statements, [*statements[1:], None], strict=True):
             others = self.other.get(statement, ())
-            before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
-            after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
+            before: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertBefore)
+            ]
+            after: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertAfter)
+            ]
             removed = self.remove.get(statement)
             made = (
                 _Gone(_surviving(statement, removed.drops, removed.attached))
@@ -216,12 +230,13 @@ class _Application:
                     carried = _joined(carried, own)
                     continue
             else:
-                own = _above(statement, _listed(made))
+                placed = [_indented(n, indent) if n in self.created else n for n in _listed(made)]
+                own = _above(statement, placed)
                 own, taken = _below(taken, own), []
                 if after and following is not None and following not in self.remove:
                     taken = alternatives(statement, following)
                     after[0] = after[0].with_changes(leading_lines=taken) if taken else after[0]
-                new = [*before, *_listed(made), *after]
+                new = [*before, *placed, *after]
             if opened and not result and not carried:
                 own = _without_opening_blanks(own)
             own = _joined(carried, own)
@@ -271,6 +286,14 @@ class _Application:
             assert isinstance(last, cst.BaseSmallStatement)
             kept[-1] = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
         return kept
+
+
+def _indented(statement: cst.CSTNode, indent: str | None) -> cst.CSTNode:
+    """A statement whose block has an indentation."""
+    block = statement.body if isinstance(statement, _BLOCKS) else None
+    if indent is None or not isinstance(block, cst.IndentedBlock) or block.indent is not None:
+        return statement
+    return statement.with_changes(body=block.with_changes(indent=indent))
 
 
 def _continues(above: cst.If, node: cst.If) -> bool:

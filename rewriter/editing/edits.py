@@ -112,7 +112,12 @@ _MOVING = frozenset(
     "move moves moved moving to the a an our my all this device devices gpu gpus cuda cpu put send sends sent "
     "sending transfer transfers copy copies data batch batches tensor tensors input inputs label labels image "
     "images target targets x y model models network net on onto into same as and them it its use using if "
-    "available is where place load make sure both are of from host memory needed then get possible when".split()
+    "available is where place load make sure both are of from host memory needed then get possible when "
+    "network networks speed up faster training calculation calculations computation computations check".split()
+)
+_PARALLEL = _MOVING | frozenset(
+    "dataparallel parallel parallelize parallelism wrap wrapped multi multiple several more than one across over "
+    "distribute nn".split()
 )
 
 
@@ -120,6 +125,13 @@ def speaks_of_moving(comment: str) -> bool:
     """Whether a comment only says that something is moved to a device."""
     words = re.findall(r"[A-Za-z]+", comment.lower())
     return bool(words) and all(w in _MOVING for w in words) and bool({"device", "gpu", "cuda", "gpus"} & set(words))
+
+
+def speaks_of_parallelism(comment: str) -> bool:
+    """Whether a comment only says that a model is spread over several devices."""
+    words = re.findall(r"[A-Za-z]+", comment.lower())
+    plain = not any(sign in comment for sign in "=()[]") and all(word in _PARALLEL for word in words)
+    return plain and any("parallel" in word or "gpus" in word for word in words)
 
 
 def speaks_of_device(comment: str) -> bool:

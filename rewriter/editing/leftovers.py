@@ -18,7 +18,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.syntax.names import Names
-from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.resolving import resolve
 from ..analysis.syntax.scopes import Binding, Scope, ScopeKind
 from ..analysis.syntax.walk import children, descendants, nodes_in
@@ -210,11 +210,22 @@ def _is_pure(value: cst.CSTNode, quiet: Mapping[str, cst.FunctionDef] | None = N
     if isinstance(value, cst.Call):
         func = value.func
         name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+        if _is_first_part(value):
+            return True
         own = isinstance(func, cst.Name) and quiet is not None and name in quiet
         return (own or name in _CALLS) and all(_is_pure(arg.value, quiet) for arg in value.args)
     if isinstance(value, (cst.Await, cst.Yield, cst.NamedExpr, cst.BaseComp, cst.Lambda)):
         return False
     return all(_is_pure(child, quiet) for child in children(value))
+
+
+def _is_first_part(call: cst.Call) -> bool:
+    """``next(model.parameters())``: begun anew each time, it takes nothing from anybody."""
+    made = call.args[0].value if len(call.args) == 1 else None
+    if dotted(call.func) not in ("next", "iter") or not isinstance(made, cst.Call):
+        return False
+    parts = isinstance(made.func, cst.Attribute) and made.func.attr.value in ("parameters", "buffers") and not made.args
+    return parts or (dotted(made.func) == "iter" and _is_first_part(made))
 
 
 def _quiet_functions(names: Names) -> dict[str, cst.FunctionDef]:

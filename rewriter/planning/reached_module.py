@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -223,6 +223,7 @@ class ReachedModule:
             prefixed=tuple(found.prefixed),
             cuts_batches=self._cuts_batches(),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            loader_copies=tuple(copy for u, copy in found.plan.copies if u is unit),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
             gathers=tuple(g for g in found.gathers if (joined if g.form is Form.RECEIVE else here)(g.node)),
@@ -350,14 +351,20 @@ class ReachedModule:
         yield from hand_schedules(reach, unit, training, found.loops)
         yield from found.averages
         yield from alike_draws(state, unit, reach)
-        yield from own_noise(state, unit, reach, training, by_hand=self._cuts_batches())
-        yield from before_training(state, unit, reach, training)
+        yield from own_noise(state, unit, reach, training, self._loops_by_hand())
+        yield from (one for one in before_training(state, unit, reach, training) if self._is_run_by_all(one.node))
         yield from early_lengths(state, unit, found.before_prepare)
         yield from running_figures(state, reach, unit, training, found.effects, found.gathers)
 
     def _cuts_batches(self) -> bool:
-        """Whether batches that no loader yields are cut into shards."""
-        return isinstance(self._program.batches, ShardedBatches) and bool(self._program.batches.batches)
+        """Whether batches that no loader yields are cut into shards, and no loader feeds a training."""
+        cut = self._program.batches
+        return isinstance(cut, ShardedBatches) and bool(cut.batches) and not cut.beside_loaders
+
+    def _loops_by_hand(self) -> Sequence[cst.CSTNode]:
+        """The loops of trainings whose batches are cut into shards."""
+        cut = self._program.batches
+        return cut.loops if isinstance(cut, ShardedBatches) and cut.batches else ()
 
     def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
         """What goes, and what the moves that stay have in their place."""
@@ -382,7 +389,7 @@ class ReachedModule:
     def _moves(self, placement: Placement) -> bool:
         """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
         if placement.move is Move.PLACE:
-            return self.here(placement.node)
+            return placement.beside is not None or self.here(placement.node)
         if placement.move is Move.RETARGET:
             fields = self._program.redefined | self._program.given
             stays = follows_field(placement, fields) or self._program.settings.constants.followed(placement)

@@ -345,6 +345,12 @@ def _whole(remedy: TotalRemedy) -> str:
             f"{place}.append(accelerator.reduce(torch.tensor(float({value}), device=accelerator.device), "
             'reduction="mean").item())'
         )
+    if remedy.how is OverAll.AVERAGED_ADDED:
+        return (
+            "average it over the processes where it is added: "
+            f"{place} += accelerator.reduce(torch.tensor(float({value}), device=accelerator.device), "
+            'reduction="mean").item()'
+        )
     if remedy.how is OverAll.JOINED:
         return (
             f"join the lists of all processes after the loop: {place} = accelerator.gather_for_metrics({place}, "

@@ -176,6 +176,14 @@ def test_no_wait_where_an_error_is_swallowed(handler: str, count: int, migrated:
     assert "accelerator.is_main_process:\n        np.save" in text and text.count(WAIT) == count
 
 
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize(("handler", "count"), SWALLOWED.values(), ids=SWALLOWED)
+def test_no_wait_where_a_caller_swallows_the_error(handler: str, count: int, migrated: Callable[[str], str]) -> None:
+    made = "def make(w):\n    np.save('w.npy', w)\n    return np.load('w.npy')\n"
+    text = migrated(f"{IMPORTS}\n{TRAINS}{made}try:\n    w = make(w)\n{handler}\n")
+    assert "accelerator.is_main_process:\n        np.save" in text and text.count(WAIT) == count
+
+
 @pytest.mark.parametrize("use", ["w = np.load('w.npy')", "os.remove('w.npy')"], ids=["written", "taken away"])
 def test_what_is_not_waited_for_is_reported(use: str) -> None:
     other = "np.save('w.npy', w)" if "load" in use else "w = np.load('w.npy')"

@@ -167,7 +167,7 @@ class FileUses:
         if writes_by_method(call) or surroundings.opens(name) or knows:
             yield from written(self.state, call)
         elif not name and isinstance(call.func, cst.Attribute) and method_name(call) == "open":
-            yield from [call.func.value] * opens_to_write(call, 0)
+            yield from [call.func.value] * opens_to_write(self.state, call, 0)
 
     def _read(self, call: cst.Call, *, loads: bool = False) -> cst.BaseExpression | None:
         """The path that a call reads; None also where it opens a file to write it."""
@@ -175,12 +175,12 @@ class FileUses:
         name = outside_name(record) if record is not None else ""
         if not name and isinstance(call.func, cst.Attribute):
             reads = method_name(call) in surroundings.path_methods("content", "state")
-            reads = reads or (method_name(call) == "open" and not opens_to_write(call, 0))
+            reads = reads or (method_name(call) == "open" and not opens_to_write(self.state, call, 0))
             return call.func.value if reads else None
         if not call.args:
             return None
         if surroundings.opens(name):
-            return None if opens_to_write(call, 1) else call.args[0].value
+            return None if opens_to_write(self.state, call, 1) else call.args[0].value
         reads = (surroundings.reads(name) and (loads or name != _LOADS)) or surroundings.asks_state(name)
         return call.args[0].value if reads else None
 

@@ -19,7 +19,7 @@ from ...facts.reasons import Reason
 from ...facts.reasons.effects import ListedEarly, NoWaitInTry
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
-from ..layouts.swallowed_errors import goes_on
+from ..layouts.swallowed_errors import survivals
 from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from .checkpoints import waits
@@ -111,11 +111,12 @@ class ReadBack:
     def _fails_alone(self, unit: Unit, met: _Meeting) -> bool:
         """Whether a ``try`` begins before both uses, and the script goes on after an error in it: a process that fails
         at the earlier one would leave the others waiting. Not where they work together in it anyway."""
-        for around in unit.names.enclosing(met.node, cst.Try, cst.TryStar) if met.node not in self._loads else ():
-            assert isinstance(around, (cst.Try, cst.TryStar))
-            inside = set(descendants(around.body))
-            if met.node in inside and not inside.isdisjoint(met.earlier) and not self._joined.within(unit, around):
-                if any(goes_on(self.state, handler) for handler in around.handlers):
+        if met.node in self._loads:
+            return False
+        for home, body, _ in survivals(self.reach, unit, met.node):
+            both = home is not unit or body not in unit.names.ancestors(met.node)  # around a call of the function
+            if both or not set(descendants(body)).isdisjoint(met.earlier):
+                if not self._joined.within(home, home.names.parents[body]):
                     return True
         return False
 

@@ -155,6 +155,8 @@ class OverAll(Enum):
     AVERAGED = auto()
     AVERAGED_EACH = auto()
     """Each figure where it is kept."""
+    AVERAGED_ADDED = auto()
+    """Each figure where it is added to one of several totals."""
     JOINED = auto()
     """The entries of a list."""
     JOINED_EACH = auto()

@@ -297,6 +297,9 @@ class TestConflicts:
         ("#", False),
         ("# device", True),
         ("# normalise on the GPU", False),
+        ("# Send the network to the GPU to speed up calculations", True),
+        ("# Check if CUDA is available", True),
+        ("# check the loss on the GPU", False),
     ],
 )
 def test_which_comments_speak_of_the_move_only(comment: str, moving: bool) -> None:

@@ -96,7 +96,7 @@ class _Loop:
         self.training, self.loop = step.training, step.loop
         self.inside, self.by_hand, self.losses = step.inside, step.by_hand, step.losses
         self.layouts, self.statements = step.layouts, step.statements
-        self.numbers = Numbers(step)
+        self.numbers = Numbers(step, anywhere=abilities.reduces_anywhere)
         self.gathers = Gathers(step, path)
         self.totals = Totals(step.state, step.unit, step.reach, step.loop)
         self.has_phases = has_phases(step.reach, step.unit, step.training, step.loop)
@@ -214,6 +214,8 @@ class _Loop:
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
         if halves:
             return TotalRemedy(OverAll.SUMMED, halves=tuple(halves.items()))
+        if isinstance(total.node, cst.AugAssign) and isinstance(total.place, cst.Subscript):
+            return TotalRemedy(OverAll.AVERAGED_ADDED, code(total.place), code(total.value[0]))
         return TotalRemedy(OverAll.AVERAGED, code(total.kept_in))
 
     def _either(self, total: Total) -> TotalRemedy | None:
@@ -418,7 +420,7 @@ class _Loop:
         """Whether means of batches are added up and divided by what is as large as in the script, ``total / 1000``,
         ``total / len(data)``: the batches of all processes make up that figure."""
         binding = self.unit.names.binding(total.place) if isinstance(total.place, cst.Name) else None
-        if binding is None or isinstance(total.node, cst.Call) or self.step.is_weighed(total):
+        if binding is None or total.lists or self.step.is_weighed(total):
             return False  # a list has each of them
         if not self.step.has_fewer() or not isinstance(self.loop, cst.For):
             return False
