@@ -17,11 +17,13 @@ from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Klass, Unit, origins
 from ..analysis.devices.constants import Constant, Constants
+from ..analysis.devices.device_names import DeviceName
 from ..analysis.precision.precision import ManualPrecision, PrecisionSetting
-from ..analysis.syntax.walk import descendants
+from ..analysis.syntax.walk import descendants, nodes_in
 from ..analysis.training.no_sync import unsynced_of
 from ..facts.effects import EffectKind
 from ..facts.module import Unsynced
+from ..facts.module_paths import ENTRY
 from ..facts.placement import Move, Placement
 from ..facts.roles import Role
 from .accelerator_path import Way
@@ -196,6 +198,27 @@ class SettledWay:
         other, left = self._routed(spares=True)
         return other if left < lacking else way
 
+    def _is_imported(self, unit: Unit, name: DeviceName) -> bool:
+        """Whether a module that a notebook imports chooses the current GPU, or the CPU, as it is imported: before the
+        processes start, and it is that of each of them where the accelerator is."""
+        imported = unit.place.name != ENTRY and isinstance(owner(name), cst.Module)
+        if not self.program.config.launched or not imported:
+            return False
+        parts = [part for definition in name.definitions for part in descendants(definition)]
+        words = {part.evaluated_value for part in parts if isinstance(part, cst.SimpleString)}
+        numbered = any(isinstance(part, (cst.FormattedString, cst.Integer, cst.BinaryOperation)) for part in parts)
+        return "cuda" in words and words <= {"cuda", "cpu", "mps"} and not numbered
+
+    def _moved_late(self, devices: list[tuple[Unit, DeviceName]]) -> Iterator[tuple[Unit, cst.CSTNode]]:
+        """The moves to such devices, in functions: the accelerator has to be there, with the device of the process."""
+        late = {name.binding for unit, name in devices if self._is_imported(unit, name)}
+        for unit, part in self.parts.items() if late else ():
+            for placement in part.placements:
+                aims = (unit.names.binding(name) for name in nodes_in(placement.node, cst.Name))
+                inside = not isinstance(unit.names.function(placement.node), cst.Module)
+                if inside and not late.isdisjoint(aim for aim in aims if aim is not None):
+                    yield unit, placement.node
+
     def _routed(self, *, spares: bool) -> tuple[Way, int]:
         """
         The way to all that needs the accelerator, and how much that must have it is left without.
@@ -217,6 +240,10 @@ class SettledWay:
             essential.update(dict.fromkeys(code for code, node in part.needs(optional)))
             own.update(dict.fromkeys(code for code, node in part.needs(set(part.guards()))))
         devices = [(u, n) for u, n in program.devices if n.binding not in settings.constants.bindings]
+        for unit, node in self._moved_late(devices):
+            needs[unit.names.function(node)] = own[unit.names.function(node)] = None
+            marked.add(node)
+        devices = [(unit, name) for unit, name in devices if not self._is_imported(unit, name)]
         for code in (owner(name) for _, name in devices):
             if not self._is_replaced(code):
                 needs[code] = own[code] = None

@@ -177,6 +177,25 @@ def test_calls_that_the_launcher_cannot_take_over_are_put_into_a_function(call: 
     assert _cells()[1:] == [DATA, training]
 
 
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [('"cuda" if torch.cuda.is_available() else "cpu"', 0), ('"cuda:0"', 2), ("input()", 2)],
+    ids=["the current GPU", "a numbered one", "not known"],
+)
+def test_a_module_may_choose_the_current_gpu_as_it_is_imported(place: str, status: int) -> None:
+    """The accelerator is created in its function, before the model is moved: it was refused, as too early."""
+    device = f"device = torch.device({place})\n"
+    engine = ENGINE.replace("\n\n\ndef run", f"\n\n{device}\n\ndef run").replace(
+        f"    {ENGINE.split(chr(10))[5].strip()}\n", ""
+    )
+    _write({"nb.ipynb": _notebook(IMPORTS + "import engine", DATA, "engine.run(loader)"), "engine.py": engine})
+    assert run(CATALOGUE, ["--write", "nb.ipynb"]) == status
+    after = Path("engine.py").read_text()
+    assert (after == engine) is (status == 2)
+    if not status:
+        assert "    accelerator = Accelerator()\n    model = nn.Linear(4, 1)\n" in after and "device" not in after
+
+
 def test_an_accelerator_that_is_made_at_an_import_is_too_early() -> None:
     def result(name: str, text: str) -> FileResult:
         return FileResult(decode(text.encode(), Path(name)), text.encode())
