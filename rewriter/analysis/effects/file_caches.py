@@ -21,6 +21,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import CallRecord, State, Unit, origins
+from ..syntax.definitions import first_of_chain
 from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from ..training.training import Training
@@ -92,7 +93,7 @@ class Makings:
         names, making = self.unit.names, {self.unit.names.function(call) for call in made}
         for question in names.every(cst.If):
             assert isinstance(question, cst.If)
-            head = first_of_chain(self.unit, question)
+            head = first_of_chain(self.unit.names, question)
             direct = any(asks_existence(node) for node in descendants(question.test))
             if not direct and not any(self._asks(call) for call in nodes_in(question.test, cst.Call)):
                 continue
@@ -255,12 +256,6 @@ def _makes_file(state: State, record: CallRecord) -> bool:
     if surroundings.opens(name):
         return opens_to_write(state, record.node, 1)
     return surroundings.written_path(name) is not None and not surroundings.prints_lines(name)
-
-
-def first_of_chain(unit: Unit, question: cst.If) -> cst.If:
-    """The ``if`` at which a chain of ``elif`` begins."""
-    above = unit.names.parents.get(question)
-    return first_of_chain(unit, above) if isinstance(above, cst.If) and above.orelse is question else question
 
 
 _BLOCKS = (cst.If, cst.For, cst.With)

@@ -43,6 +43,8 @@ class FileUse(NamedTuple):
     """How the path may look."""
     starts: frozenset[Root] = frozenset()
     """Where the path starts, of what writes, and of what lists a folder."""
+    lists: bool = False
+    """It lists a folder, and reads what is below it."""
 
 
 class FileUses:
@@ -71,7 +73,7 @@ class FileUses:
                 if not self.names.is_open(path):
                     yield FileUse(unit, node, {text(unit, path)}, path)
             for path in self._paths(call):
-                starts = frozenset(self.roots.of(unit, path))
+                starts = frozenset(() if self.names.is_open(path) else self.roots.of(unit, path))
                 keys = {*self.names.of(unit, path), *(root.text for root in starts)}
                 yield FileUse(unit, node, keys, path, self.shapes.of(unit, path), starts)
 
@@ -83,7 +85,7 @@ class FileUses:
                 yield FileUse(unit, call, self.names.of(unit, path), path, self.shapes.of(unit, path))
             elif folder is not None:
                 starts = frozenset(self.roots.of(unit, folder, file=_is_pattern(self.state, call)))
-                yield FileUse(unit, call, {root.text for root in starts}, folder, starts=starts)
+                yield FileUse(unit, call, (), folder, self.shapes.of(unit, folder), starts, lists=True)
 
     def asked(self) -> Iterator[FileUse]:
         """What all processes ask about a file, or hand to something that may look at it, and the folders around one

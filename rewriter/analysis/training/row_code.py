@@ -12,7 +12,7 @@ from ..dataflow.calls import method_of
 from ..dataflow.constant_values import constants_of
 from ..dataflow.solver import Slot, Thing
 from ..dataflow.values import Bound, CallRecord, Function, Instance, Klass, Sequence, State, Unknown, origins
-from ..syntax.nodes import FunctionNode, keyword
+from ..syntax.nodes import FunctionNode, dotted, keyword
 
 
 def for_rows(state: State, reach: Reach) -> set[FunctionNode]:
@@ -87,7 +87,17 @@ def _run(
             names = {node.attr.value for node in nodes if isinstance(node, cst.Attribute)}
             slots = _kept(state, klass, names) if klass is not None else ()
             pending += [f for slot in slots for f in _functions(state, slot)]
+            pending += _own_methods(function, nodes)
     return [function.node for function in seen], found
+
+
+def _own_methods(function: Function, nodes: list[cst.CSTNode]) -> Iterator[Function]:
+    """The methods that a method calls on its object: ``self.shade(image)``, also where nothing seen calls it."""
+    names, called = function.unit.names, {dotted(n.func) for n in nodes if isinstance(n, cst.Call)}
+    around = set(names.ancestors(function.node))
+    for klass in (each for each in function.unit.classes.values() if each.node in around):
+        found = (klass.method(name.removeprefix("self.")) for name in called if name.startswith("self."))
+        yield from (method for method in found if method is not None)
 
 
 def _is_set_of_rows(klass: Klass) -> bool:
