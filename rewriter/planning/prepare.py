@@ -443,7 +443,10 @@ def _lost(reach: Reach, code: Code | None, origin: Origin, result: PreparePlan) 
     if origin.role is Role.LOADER and code is not None and (argument := as_argument(reach, code, origin)) is not None:
         unit, place, handed = reach.unit(code), argument, True
     if (origin.role is Role.LOADER or handed) and isinstance(place, cst.Call):
-        because = "{} is handed on where it is created" if handed else "{} is iterated where it is created"
+        loops = (a for a in unit.names.ancestors(place) if isinstance(a, (cst.For, cst.CompFor)))
+        looped = any(node is place for loop in loops for node in descendants(loop.iter))
+        held = "is iterated where it is created" if looped else "is in no variable where the model is prepared"
+        because = f"{{}} {'is handed on where it is created' if handed else held}"
         call = Prepare(unit.names.statement(place), (), because, wraps=place)
         result.prepares.append((unit, call))
         result.prepared.add(origin)

@@ -106,7 +106,9 @@ def unforeseen(verdict: SeenVerdict) -> list[str]:
     """What the check of the migrated program has to do with the promises that are broken, as sentences."""
     if not verdict.check_passed:
         return []
-    broken = {promise.promise: promise.foreseen_by for promise in verdict.promises if promise.outcome == "broken"}
+    after = {row.promise for row in verdict.rows if row.outcome == "broken" and 'follows from "' in row.detail}
+    after -= {row.promise for row in verdict.rows if row.outcome == "broken" and 'follows from "' not in row.detail}
+    broken = {p.promise: p.foreseen_by for p in verdict.promises if p.outcome == "broken" and p.promise not in after}
     gaps: dict[tuple[str, ...], list[str]] = {}
     for words, invariants in broken.items():
         gaps.setdefault(invariants, []).append(f'"{words}"')

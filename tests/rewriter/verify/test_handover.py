@@ -291,6 +291,17 @@ def test_the_runtime_is_told_what_was_distributed_before(traits: tuple[Trait, ..
     assert (asked["distributed"], asked["procs"]) == (bool(traits), [1, 2])
 
 
+def test_a_promise_that_is_broken_by_another_is_no_gap_of_the_check() -> None:
+    """A file that holds the wrong printed figure was to be reported as a gap, though a finding had named the figure."""
+    figures = handover.SeenPromise("numbers", "the same printed numbers", 2, "broken", "", None, "")
+    files = handover.SeenPromise("files", "the same files", 2, "broken", "", None, "")
+    row = handover.SeenRow("the same files", "2", "broken", 'log.json differs; follows from "the same printed numbers"')
+    verdict = handover.SeenVerdict(1, "exact", (figures, files), (), (), "", (), {}, rows=(row,))
+    (told,) = unforeseen(verdict)
+    assert told.startswith('"the same printed numbers": ')
+    assert len(unforeseen(replace(verdict, rows=(replace(row, detail="log.json differs"),)))) == 2
+
+
 @pytest.mark.parametrize("id", FORESEEN)
 def test_a_broken_promise_is_shown_with_what_should_have_foreseen_it(id: str) -> None:
     promise = handover.SeenPromise(id, "it is so", 2, "broken", "", None, "")
