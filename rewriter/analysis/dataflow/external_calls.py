@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from functools import partial
 
 import libcst as cst
@@ -302,6 +303,7 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
         named = call.node.args[1].value
         word = str(named.evaluated_value) if isinstance(named, cst.SimpleString) else None
         words = [word] if word is not None else registries.allowed(call.unit, call.node, named) or [None]
+        state.solver.watch(call.first(), partial(_methods_named, call, words=words))
         if word is not None or not registries.inside(call):
             for one in words:
                 state.solver.watch(call.first(), partial(_searched, call, name=one))
@@ -351,6 +353,13 @@ def _members(call: EvaluatedCall, thing: Thing) -> None:
     """``inspect.getmembers(models)``."""
     if isinstance(thing, External):
         registries.listed(call, thing.qualified, "items")
+
+
+def _methods_named(call: EvaluatedCall, thing: Thing, *, words: Collection[str | None]) -> None:
+    """``getattr(callback, event)``: a method of an object of the program, to be called."""
+    if isinstance(thing, Instance):
+        for name in registries.methods_named(call, thing.klass, words):
+            call.state.solver.add(call.result, call.state.bound(thing, name))
 
 
 def _searched(call: EvaluatedCall, thing: Thing, *, name: str | None) -> None:

@@ -6,7 +6,7 @@ A shape is an allocation site: one for each place of the source that makes somet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -92,6 +92,10 @@ class Klass:
             return self.unit.function(own)
         return next((found for base in self.bases if (found := base.method(name)) is not None), None)
 
+    def methods(self) -> Iterable[str]:
+        """The names of the functions in the class's own body."""
+        return self._methods
+
     @cached_property
     def _methods(self) -> dict[str, cst.FunctionDef]:
         """The functions in the class's own body; of several of one name the first."""
@@ -135,6 +139,8 @@ class Sequence:
     rest: Slot = field(default_factory=Slot)
     wraps: list[Slot] = field(default_factory=list)
     """For ``enumerate``, ``zip`` and the like: what is iterated underneath."""
+    taken: dict[int, Slot] = field(default_factory=dict)
+    """For the ``args`` of ``def call(*args)``: what calls have handed over, by its place. It is in ``rest``, too."""
 
 
 @dataclass(eq=False)
