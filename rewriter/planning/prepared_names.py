@@ -22,6 +22,7 @@ from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import process_calls
+from .imported_tables import imported_entries
 from .prepare_position import Held, as_kept, handed_on
 from .shared_code import chooses_device, used_elsewhere
 
@@ -177,7 +178,7 @@ def _imported(state: State, unit: Unit, origin: Origin) -> list[Binding]:
 
 def _read_elsewhere(state: State, reach: Reach, training: Training, unit: Unit, origin: Origin) -> bool:
     """Whether the training reads a thing by the global name of another module, which keeps the unprepared one."""
-    for node in _uses(state, reach, training, origin):
+    for node in uses_in(state, reach, training, origin):
         root = node
         while isinstance(root, cst.Attribute):
             root = root.value
@@ -237,6 +238,8 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
         and _is_read_of_object(state, reach, training, unit, plain[0], scope.lookup(plain[0].name), attribute)
     ):
         return attribute
+    if not candidates:
+        candidates = imported_entries(reach, code, origin, iter(uses_in(state, reach, training, origin)))
     return plain[0] if plain else (candidates[0] if candidates else None)
 
 
@@ -253,7 +256,7 @@ def _is_read_of_object(
     it on: what others call the thing, they do not get from here."""
     if _read_as(state, reach, training, plain.origin) == {attribute.name}:
         return True
-    uses = _uses(state, reach, training, plain.origin)
+    uses = uses_in(state, reach, training, plain.origin)
     of_object = [n for n in uses if isinstance(n, cst.Attribute) and dotted(n) == attribute.name]
     reads = binding.reads if binding is not None else ()
     handed = (unit.names.parents.get(read) for read in reads)
@@ -268,13 +271,13 @@ def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> 
 
     A model's own class runs parts of it, which say nothing of that.
     """
-    found = _uses(state, reach, training, origin)
+    found = uses_in(state, reach, training, origin)
     units = {node: next((u for u in reach.units if node in u.names.parents), None) for node in found}
     named = {n: u for n, u in units.items() if u is not None and isinstance(n, (cst.Name, cst.Attribute))}
     return {unit.names.module.code_for_node(node) for node, unit in named.items()}
 
 
-def _uses(state: State, reach: Reach, training: Training, origin: Origin) -> dict[cst.CSTNode, None]:
+def uses_in(state: State, reach: Reach, training: Training, origin: Origin) -> dict[cst.CSTNode, None]:
     """The expressions by which the training runs a model forward, steps an optimizer or iterates a loader."""
     found: dict[cst.CSTNode, None] = {}
     for call, model in training.forwards.items():

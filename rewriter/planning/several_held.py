@@ -13,8 +13,9 @@ from ..analysis.syntax.walk import descendants, nodes_in
 from ..analysis.training.training import Training
 from ..facts.roles import Origin, Role
 from ..facts.torch_api import questions
+from .imported_tables import imported_entries, in_table
 from .prepare_position import Held
-from .prepared_names import trains
+from .prepared_names import trains, uses_in
 
 
 def all_held(
@@ -30,6 +31,9 @@ def all_held(
     if code is None or held is None:
         return []
     unit = reach.unit(code)
+    if in_table(held):
+        entries = imported_entries(reach, code, held.origin, iter(uses_in(state, reach, training, held.origin)))
+        return [] if divided else entries
     found = [*_made_anew(reach, training, code, held), *_held_beside(state, reach, code, held)]
     if len(found) == 1 or not divided:
         return found

@@ -691,6 +691,16 @@ def test_a_mask_over_all_rows_of_a_graph_is_no_batch(
     assert "chosen = accelerator.shard_batch(chosen)\nfor step" in followed
 
 
+@pytest.mark.parametrize("asked", ["set(chosen)", "set(chosen.tolist())", "frozenset(chosen.cpu().numpy())"])
+def test_what_is_no_row_of_the_batch_is_asked_of_all_rows(asked: str, migrated: Migrated) -> None:
+    """The rest of the rows was another one on each process, and the figure of the run that of other rows."""
+    loop = "for step in range(9):\n    out = model(graph)\n    loss = F.cross_entropy(out[chosen], graph.y[chosen])"
+    new = migrated(script(f"{loop}\n    rest = set(range(100)) - {asked}", GRAPH.format(made="torch.arange(80)")))
+    assert "chosen_shard = accelerator.shard_batch(chosen)\nfor step" in new
+    assert "F.cross_entropy(out[chosen_shard], graph.y[chosen_shard])" in new
+    assert f"rest = set(range(100)) - {asked}\n" in new
+
+
 OWN = """\
 import sys
 

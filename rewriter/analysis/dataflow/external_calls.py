@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
 from functools import partial
 
 import libcst as cst
@@ -20,6 +19,7 @@ from .containers import element, members, merge
 from .drawn_batches import drawn
 from .modules import full
 from .solver import Slot, Thing
+from .spoken_names import named_methods
 from .trails import Trace, Trail
 from .values import External, Instance, Klass, Mapping, Sequence
 
@@ -303,7 +303,6 @@ def _builtin(call: EvaluatedCall, name: str) -> None:
         named = call.node.args[1].value
         word = str(named.evaluated_value) if isinstance(named, cst.SimpleString) else None
         words = [word] if word is not None else registries.allowed(call.unit, call.node, named) or [None]
-        state.solver.watch(call.first(), partial(_methods_named, call, words=words))
         if word is not None or not registries.inside(call):
             for one in words:
                 state.solver.watch(call.first(), partial(_searched, call, name=one))
@@ -355,14 +354,13 @@ def _members(call: EvaluatedCall, thing: Thing) -> None:
         registries.listed(call, thing.qualified, "items")
 
 
-def _methods_named(call: EvaluatedCall, thing: Thing, *, words: Collection[str | None]) -> None:
-    """``getattr(callback, event)``: a method of an object of the program, to be called."""
-    if isinstance(thing, Instance):
-        for name in registries.methods_named(call, thing.klass, words):
-            call.state.solver.add(call.result, call.state.bound(thing, name))
-
-
 def _searched(call: EvaluatedCall, thing: Thing, *, name: str | None) -> None:
-    """``getattr(torch.optim, args.name)``."""
+    """``getattr(torch.optim, args.name)``, ``getattr(callback, event)``."""
+    state = call.state
     if isinstance(thing, External):
-        registries.looked_up(call.state, call.unit, thing.qualified, name, call.result)
+        registries.looked_up(state, call.unit, thing.qualified, name, call.result)
+    klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
+    if isinstance(klass, Klass):
+        for word in [name] if name is not None else named_methods(state, call.unit, call.node.args[1].value, klass):
+            state.solver.add(call.result, state.bound(thing, word))
+            state.solver.flow(state.field(thing, word), call.result)

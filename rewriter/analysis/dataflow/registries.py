@@ -9,7 +9,7 @@ module that it is handed is looked through at each of its calls: one call makes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -120,42 +120,6 @@ def allowed(unit: Unit, node: cst.Call, name: cst.BaseExpression) -> list[str | 
         if all(isinstance(entry, cst.SimpleString) for entry in entries):
             return [str(entry.evaluated_value) for entry in entries if isinstance(entry, cst.SimpleString)]
     return []
-
-
-def methods_named(call: EvaluatedCall, klass: Klass, words: Collection[str | None]) -> Iterator[str]:
-    """
-    The methods of an object that a ``getattr`` may give: those of some names; where only the run knows the name, those
-    that the program names somewhere, as a text or where it calls them, or whose names begin as the text does.
-    """
-    if None not in words:
-        yield from (word for word in words if word is not None and klass.method(word) is not None)
-        return
-    begins = _beginning(call.node.args[1].value)
-    named = call.state.once(methods_named, lambda: frozenset(_words(call.state)))
-    for one in klass.lineage():
-        for name in one.methods():
-            if name.startswith(begins) if begins else name in named and not name.startswith("__"):
-                yield name
-
-
-def _beginning(name: cst.BaseExpression) -> str:
-    """The text with which a name begins: ``f"on_{event}"``, ``"on_" + event``."""
-    first: cst.CSTNode = name
-    if isinstance(name, cst.FormattedString):
-        first = name.parts[0]
-    elif isinstance(name, cst.BinaryOperation) and isinstance(name.operator, cst.Add):
-        first = name.left
-    if isinstance(first, cst.FormattedStringText):
-        return first.value
-    return str(first.evaluated_value) if isinstance(first, cst.SimpleString) else ""
-
-
-def _words(state: State) -> Iterator[str]:
-    """The texts of a program that may be names, and its attributes."""
-    for unit in state.units.values():
-        yield from (node.attr.value for node in unit.names.every(cst.Attribute))
-        texts = (node.evaluated_value for node in unit.names.every(cst.SimpleString))
-        yield from (text for text in texts if isinstance(text, str) and text.isidentifier())
 
 
 def inside(call: EvaluatedCall) -> bool:

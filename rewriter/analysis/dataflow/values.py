@@ -6,7 +6,7 @@ A shape is an allocation site: one for each place of the source that makes somet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -92,9 +92,9 @@ class Klass:
             return self.unit.function(own)
         return next((found for base in self.bases if (found := base.method(name)) is not None), None)
 
-    def methods(self) -> Iterable[str]:
-        """The names of the functions in the class's own body."""
-        return self._methods
+    def names(self) -> dict[str, None]:
+        """The names of its functions, and of those of its bases."""
+        return {name: None for klass in self.lineage() for name in klass._methods}
 
     @cached_property
     def _methods(self) -> dict[str, cst.FunctionDef]:

@@ -224,7 +224,8 @@ class AveragesFilled(NamedTuple):
 
 
 class AveragesUneven(NamedTuple):
-    """Means of batches that are cut by hand, weighed by the number of rows."""
+    """Means of batches that are cut by hand, or of rows that are chosen by what is in them, weighed by their number."""
 
     node: cst.CSTNode
     numbers: tuple[str, ...]
+    chosen: bool = False

@@ -178,7 +178,7 @@ def test_progress_is_a_line_a_run_and_at_a_terminal_one_that_is_drawn_anew(tmp_p
 def test_a_trace_that_is_not_there_yet_has_no_steps(tmp_path: Any) -> None:
     terminal = Terminal()
     RunProgress(terminal).going([running(tmp_path / "none.jsonl")])
-    assert "original: 0 steps" in terminal.getvalue()
+    assert "original: starting, 3 s" in terminal.getvalue()
 
 
 def test_a_script_that_fails_may_only_need_longer_passes() -> None:

@@ -55,6 +55,44 @@ def test_losses_that_a_list_keeps_for_a_plot_are_taken_to_the_cpu(each: str, las
     assert kept in file.after.decode()
 
 
+ADDED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+counts, sums = MADE
+for epoch in range(3):
+    for x, y in DataLoader(rows, batch_size=4):
+        EACH
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+ON_HOST = "torch.zeros(3), torch.zeros(3, 4)"
+ON_DEVICE = "torch.zeros(3).to(device), torch.zeros(3, 4).to(device)"
+IN_PLACE = {
+    "a total": ("counts += torch.bincount(y, minlength=3)", "counts += torch.bincount(y, minlength=3).cpu()"),
+    "by a method": ("sums.add_(x)", "sums.add_(x.cpu())"),
+    "at places": ("sums[y] += x", "sums[y.cpu()] += x.cpu()"),
+}
+
+
+@pytest.mark.hazard("U20")
+@pytest.mark.parametrize(("each", "after"), IN_PLACE.values(), ids=IN_PLACE)
+def test_what_is_added_to_a_tensor_of_the_cpu_is_taken_there(each: str, after: str) -> None:
+    """On a GPU the batch was on the device, and nothing was said."""
+    text = ADDED.replace("EACH", each)
+    (file,) = migrate([decode(text.replace("MADE", ON_HOST).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert after in file.after.decode()
+    (file,) = migrate([decode(text.replace("MADE", ON_DEVICE).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert each in file.after.decode()
+
+
 COLLECTED = """\
 import torch
 from torch import nn
