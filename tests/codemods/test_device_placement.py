@@ -129,6 +129,7 @@ NEEDED_AT_ONCE = {
     "parameters for code that was not seen": (
         "from torch_ema import ExponentialMovingAverage\naverage = ExponentialMovingAverage(model.parameters(), 0.9)"
     ),
+    "the average of torch": "average = torch.optim.swa_utils.AveragedModel(model)",
     "code that was not seen": "from thop import profile\nflops = profile(model, (torch.zeros(1, 8),))",
     "a method that was not seen": "shape = model.describe()",
 }

@@ -15,7 +15,7 @@ from .callees import method_name
 from .containers import element, members
 from .solver import Slot, Thing
 from .trails import OF_ITS_OWN, Trace
-from .values import Bound, CallRecord, Function, Instance, Klass, Mapping, State, Unit, decorators
+from .values import Bound, CallRecord, Function, Instance, Klass, Mapping, Sequence, State, Unit, decorators
 
 Evaluate = Callable[[State, Unit, cst.BaseExpression], Slot]
 """Gives the slot of an expression's value. It is passed in, because ``expressions`` imports this module."""
@@ -121,15 +121,30 @@ def _hand(call: EvaluatedCall, function: Function, receiver: Thing | None) -> No
         elif isinstance(function.node.params.star_arg, cst.Param):
             rest = state.sequence(function.node, "*args")
             state.solver.flow(slot, rest.rest)
+            state.solver.flow(slot, rest.taken.setdefault(index - len(places), Slot()))
             state.solver.add(param(function.node.params.star_arg.name.value), rest)
     for arg, slot in call.args:
         if arg.keyword is not None and arg.keyword.value in known:
             state.solver.flow(slot, param(arg.keyword.value))
         elif arg.star == "*":
-            for name in places[len(call.positional()) :]:
-                state.solver.flow(element(state, slot), param(name))
+            for place, name in enumerate(places[len(call.positional()) :]):
+                _unpack(state, slot, place, param(name))
         elif arg.star == "**":
             _spread(call, slot, known, param)
+
+
+def _unpack(state: State, slot: Slot, place: int, target: Slot) -> None:
+    """Let a parameter hold what ``*args`` gives to it: what was taken in at that place, where calls are handed on."""
+    others = Slot()
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Sequence) and thing.taken:
+            state.solver.flow(thing.taken.setdefault(place, Slot()), target)
+        else:
+            state.solver.add(others, thing)
+
+    state.solver.watch(slot, arrive)
+    state.solver.flow(element(state, others), target)
 
 
 def _give(call: EvaluatedCall, function: Function) -> None:

@@ -11,12 +11,12 @@ from ...facts.torch_api import questions, surroundings, tensor_parts
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
 from .command_lines import of_parser
-from .containers import element, is_by_name, key_of, merge, named_layers, put_in
+from .containers import bind_self, element, is_by_name, key_of, merge, named_layers, put_in
 from .drawn_batches import drawn
 from .external_calls import set_parts
 from .solver import Slot, Thing
 from .trails import Trace, Trail
-from .values import Above, Bound, Function, Inner, Klass, Mapping, Sequence, State, Unknown, Wrapped
+from .values import Above, Bound, Function, Inner, Instance, Klass, Mapping, Sequence, State, Unknown, Wrapped
 
 _INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 
@@ -26,6 +26,8 @@ def method_call(call: EvaluatedCall, bound: Bound) -> None:
     state, receiver, name = call.state, bound.receiver, bound.name
     klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
     method = klass.method(name) if isinstance(klass, Klass) else None
+    if isinstance(receiver, Instance) and _by_any_name(call, receiver, missing=method is None):
+        return
     if method is not None:
         bind(call, method, None if method.decorated("staticmethod") else receiver)
     if isinstance(receiver, Origin):
@@ -57,6 +59,17 @@ def method_call(call: EvaluatedCall, bound: Bound) -> None:
             for base in receiver.below.externals if name == "__init__" else ():
                 set_parts(call, receiver.receiver, base)
             _METHODS.get(receiver.receiver.role, _tensor_method)(call, receiver.receiver, name)
+
+
+def _by_any_name(call: EvaluatedCall, receiver: Instance, *, missing: bool) -> bool:
+    """What ``__getattr__`` gives for a method that the class has not, and ``__getattribute__`` for any, is called."""
+    state, klass = call.state, receiver.klass
+    method = klass.method("__getattribute__") or (klass.method("__getattr__") if missing else None)
+    if method is None:
+        return False
+    state.reached(call.unit, call.node, method.node, lambda: bind_self(state, receiver, method))
+    state.solver.watch(state.returns(method.node), lambda t: bind(call, t) if isinstance(t, Function) else None)
+    return missing
 
 
 def _followed_method(call: EvaluatedCall, trace: Trace, name: str) -> None:

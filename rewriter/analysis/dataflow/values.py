@@ -139,6 +139,8 @@ class Sequence:
     rest: Slot = field(default_factory=Slot)
     wraps: list[Slot] = field(default_factory=list)
     """For ``enumerate``, ``zip`` and the like: what is iterated underneath."""
+    taken: dict[int, Slot] = field(default_factory=dict)
+    """For the ``args`` of ``def call(*args)``: what calls have handed over, by its place. It is in ``rest``, too."""
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ from ..syntax.definitions import unshadowed
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training, whole
 
-_HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "torch.optim.", "logging.")
+_HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "logging.")
 _HARMLESS_NAMES = frozenset({"torch.compile", "wandb.watch"})
 
 

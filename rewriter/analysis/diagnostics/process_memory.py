@@ -114,7 +114,9 @@ def _adds_to(unit: Unit, element: cst.Subscript) -> bool:
 
 def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNode]) -> bool:
     target, value = node.targets[0].target, node.value
-    if not origins(state.values.get(value), Role.OUTPUT, Role.BATCH):
+    held = state.values.get(value)
+    own = origins(held, Role.LOSS, Role.LOCAL) and _is_by_row(state, target)
+    if not own and not origins(held, Role.OUTPUT, Role.BATCH):
         return False
     base = target.value if isinstance(target, cst.Subscript) else target
     binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
@@ -127,6 +129,13 @@ def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNo
         return any(isinstance(v, cst.Call) and _makes_tensor(state, v) for v in made)
     joins = any(method_name(n) in ("cat", "concat", "vstack") for n in nodes_in(value, cst.Call))
     return joins and bool(origins(state.values.get(value), *TENSORS))
+
+
+def _is_by_row(state: State, target: cst.BaseAssignTargetExpression) -> bool:
+    """``of_sample[index]``, with numbers of rows that the batch brings: a loss is kept for each row."""
+    parts = target.slice if isinstance(target, cst.Subscript) else ()
+    indices = (part.slice.value for part in parts if isinstance(part.slice, cst.Index))
+    return any(origins(state.values.get(index), Role.BATCH) for index in indices)
 
 
 def _is_from_before(unit: Unit, binding: Binding, read: cst.CSTNode, inside: set[cst.CSTNode]) -> bool:

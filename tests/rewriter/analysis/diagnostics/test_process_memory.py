@@ -90,6 +90,7 @@ def test_a_meter_is_no_memory(add: str, mean: str, value: str, trained: Trained)
     assert "process-memory" not in findings
 
 
+EACH = "torch.nn.functional.cross_entropy(out, y.argmax(1), reduction='none').detach().cpu()"
 SEEN = "out = model(x)\n{made}loss = torch.nn.functional.cross_entropy(out, y.argmax(dim=1))"
 
 
@@ -101,9 +102,19 @@ SEEN = "out = model(x)\n{made}loss = torch.nn.functional.cross_entropy(out, y.ar
         ("y = torch.zeros(4, 2)", "y[:, 0] = out[:, 0].detach()\n", False),
         ("rows = torch.zeros(0, 2)", "rows = torch.cat((rows, out.detach()))\n", True),
         ("rows = torch.zeros(4, 2)", "rows[:2] = out[:2].detach()\n", True),
+        ("rows = torch.zeros(9)", f"rows[y[:, 0]] = 0.5 * rows[y[:, 0]] + {EACH}\n", True),
+        ("rows = torch.zeros(9)", f"rows[epoch] = {EACH}.mean()\n", False),
         ("rows = torch.zeros(0, 2)", "rows = torch.zeros(0, 2)\nrows = torch.cat((rows, out.detach()))\n", False),
     ],
-    ids=["of the batch", "into the batch", "joined", "in place", "made anew in each turn"],
+    ids=[
+        "of the batch",
+        "into the batch",
+        "joined",
+        "in place",
+        "a loss for each row",
+        "one for an epoch",
+        "made anew in each turn",
+    ],
 )
 def test_what_each_turn_binds_anew_is_no_memory(built: str, made: str, kept: bool, trained: Trained) -> None:
     _, findings = trained(built=built, loss=SEEN.format(made=made))
