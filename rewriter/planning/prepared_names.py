@@ -16,7 +16,7 @@ from ..analysis.dataflow.modules import slot_of
 from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.syntax.definitions import is_target, unshadowed
 from ..analysis.syntax.nodes import dotted, parameters
-from ..analysis.syntax.scopes import Binding
+from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
@@ -29,7 +29,9 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     """The code that prepares a thing, and the name that it has there: the code that builds the optimizer, where the
     thing is at hand there and used nowhere else; else the code in which it lives."""
     if origin.role is not Role.OPTIMIZER:
-        trained = (_held_beside_optimizer(state, reach, training, o, origin) for o in training.optimizers)
+        made_by = (_holder(state, reach, optimizer, training) for optimizer in training.optimizers)
+        codes = state.once((home_of, training), lambda: [one for one in dict.fromkeys(made_by) if one is not None])
+        trained = (_held_in_one(state, reach, training, code, origin) for code in codes)
         beside = [found for found in trained if found is not None]
         if beside:
             made, name = next((one for one in beside if _is_given_there(state, reach, *one)), beside[0])
@@ -44,12 +46,11 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     return _of_object(state, reach, code, held) or (code, held)
 
 
-def _held_beside_optimizer(
-    state: State, reach: Reach, training: Training, optimizer: Origin, origin: Origin
+def _held_in_one(
+    state: State, reach: Reach, training: Training, code: Code, origin: Origin
 ) -> tuple[Code, Held] | None:
-    """The code that builds an optimizer, and the name that a thing has there, if it is used nowhere else."""
-    code = _holder(state, reach, optimizer, training)
-    if code is None or not _used_below(reach, training, code, origin):
+    """Some code that builds an optimizer, and the name that a thing has there, if it is used nowhere else."""
+    if not _used_below(reach, training, code, origin):
         return None
     held = held_in(state, reach, training, code, origin)
     return (code, held) if held is not None else None
@@ -197,21 +198,19 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
     unit = reach.unit(code)
     scope = unit.names.scopes[code]
     candidates: list[Held] = []
-    declared = (scope.lookup(name) for name in scope.outer)  # ``global model`` in the function that makes it
-    for binding in (*scope.bindings.values(), *(b for b in declared if b is not None)):
-        if origin in state.binding(binding).things:
-            definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
-            given = binding.scope is scope
-            here = (d for d in definitions if unit.names.function(d) is code or (given and isinstance(d, cst.Param)))
-            own = [d for d in here if _gives(state, unit, d, origin)]
-            if len(own) > 1 and not any(_is_given(state, site, origin) for site in reach.sites(code)):
-                # the variable is a parameter, and is given another thing later
-                own = [d for d in own if not isinstance(d, cst.Param)] or own
-            imported = any(isinstance(d, cst.ImportAlias) for d in own)
-            if not own or any(_is_around(state, unit, d, origin) for d in definitions):
-                continue
-            if not (imported and _read_elsewhere(state, reach, training, unit, origin)):
-                candidates.append(Held(origin, binding.name, own))
+    for binding in state.once((held_in, scope), lambda: _by_thing(state, scope)).get(origin, ()):
+        definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
+        given = binding.scope is scope
+        here = (d for d in definitions if unit.names.function(d) is code or (given and isinstance(d, cst.Param)))
+        own = [d for d in here if _gives(state, unit, d, origin)]
+        if len(own) > 1 and not any(_is_given(state, site, origin) for site in reach.sites(code)):
+            # the variable is a parameter, and is given another thing later
+            own = [d for d in own if not isinstance(d, cst.Param)] or own
+        imported = any(isinstance(d, cst.ImportAlias) for d in own)
+        if not own or any(_is_around(state, unit, d, origin) for d in definitions):
+            continue
+        if not (imported and _read_elsewhere(state, reach, training, unit, origin)):
+            candidates.append(Held(origin, binding.name, own))
     attribute = _attribute_of(state, reach, code, origin)
     if attribute is not None:
         candidates.append(attribute)
@@ -224,6 +223,16 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
     ):
         return attribute
     return plain[0] if plain else (candidates[0] if candidates else None)
+
+
+def _by_thing(state: State, scope: Scope) -> dict[object, list[Binding]]:
+    """The variables of a scope that hold each thing."""
+    found: dict[object, list[Binding]] = {}
+    declared = (scope.lookup(name) for name in scope.outer)  # ``global model`` in the function that makes it
+    for binding in (*scope.bindings.values(), *(b for b in declared if b is not None)):
+        for thing in state.binding(binding).things:
+            found.setdefault(thing, []).append(binding)
+    return found
 
 
 def _is_read_of_object(
