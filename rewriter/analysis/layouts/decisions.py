@@ -24,6 +24,7 @@ from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.nodes import keyword
 from ..syntax.spots import Spots
 from ..syntax.walk import children, descendants, nodes_in
+from ..training.own_rates import own_rates
 from ..training.step_counts import limits
 from ..training.training import Training
 from .collated_rows import keeps_rows
@@ -34,6 +35,7 @@ _CHOOSING = (cst.If, cst.While, cst.IfExp, cst.BooleanOperation, cst.Match)
 """What runs a part of itself, or not, by a value."""
 Loop = cst.For | cst.CompFor
 Choosing = cst.If | cst.While | cst.IfExp | cst.BooleanOperation | cst.Match
+_SETTINGS = ("lr", "momentum", "weight_decay")
 LONGEST = 60
 """Longer code is not repeated in a finding."""
 _OTHER_CODE = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
@@ -68,8 +70,8 @@ class Joint:
 
     def rates(self, unit: Unit) -> Spots:
         """Where a module sets a learning rate."""
-        every = unit.names.every(cst.Assign, cst.AugAssign)
-        return self._spots("rates", unit, lambda: filter(_is_rate, every))
+        every = list(unit.names.every(cst.Assign, cst.AugAssign, cst.Call))
+        return self._spots("rates", unit, lambda: (r.node for r in own_rates(self.reach, unit, every, _SETTINGS)))
 
     def losses(self, unit: Unit) -> Spots:
         """Where a module gives a loss another value."""
@@ -174,8 +176,10 @@ def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
     value, branches = _chosen(node)
     again = [value] if isinstance(node, cst.While) else []  # asked once more, after each turn
     runs = any(joint.runs(branch) is not None for branch in (*branches, *again))
-    if runs or any(map(joint.rates(unit).below, branches)) or leaves(unit, node, branches, joint):
+    if runs or leaves(unit, node, branches, joint):
         return Decision(value, node, Decided.STEP)
+    if any(map(joint.rates(unit).below, branches)):
+        return Decision(value, node, Decided.CHANGED_RATE)
     if any(map(joint.saves, branches)):
         weights = any(map(joint.saves_weights, branches))
         return Decision(value, node, Decided.CHECKPOINT, hangs=False, weights=weights)
@@ -266,21 +270,9 @@ def _gives_loss(state: State, unit: Unit, node: cst.Assign | cst.AugAssign) -> b
 
 def _rates(unit: Unit, reach: Reach) -> Iterator[tuple[cst.BaseExpression, cst.CSTNode]]:
     """The values that become a learning rate: ``group["lr"] = ...``."""
-    for node in unit.names.every(cst.Assign, cst.AugAssign):
-        if unit.names.function(node) in reach.reachable:
-            if _is_rate(node):
-                yield node.value, node
-
-
-def _is_rate(node: cst.CSTNode) -> bool:
-    targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-    targets += [node.target] if isinstance(node, cst.AugAssign) else []
-    for target in targets:
-        index = target.slice[0].slice if isinstance(target, cst.Subscript) else None
-        word = index.value if isinstance(index, cst.Index) else None
-        if isinstance(word, cst.SimpleString) and word.evaluated_value in ("lr", "momentum", "weight_decay"):
-            return True
-    return False
+    every = unit.names.every(cst.Assign, cst.AugAssign, cst.Call)
+    run = [node for node in every if unit.names.function(node) in reach.reachable]
+    yield from ((rate.value, rate.node) for rate in own_rates(reach, unit, run, _SETTINGS))
 
 
 def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint: Joint) -> bool:

@@ -187,7 +187,7 @@ class _CountingLoop:
 
     def _grows(self, total: Total) -> bool:
         layouts = [inner(self.layouts.value(value)) for value in total.value]
-        if isinstance(total.node, cst.Call):
+        if total.lists:
             return False  # how a list or a meter grows by it is not known
         if any(isinstance(one, ShardSize) or (isinstance(one, Partial) and one.op == "sum") for one in layouts):
             return True
@@ -200,7 +200,7 @@ class _CountingLoop:
         names = self.unit.names
         for total in self.whole:
             binding = names.binding(total.place) if isinstance(total.place, cst.Name) else None
-            appended = isinstance(total.node, cst.Call) and method_name(total.node) == "append"
+            appended = total.joins or (isinstance(total.node, cst.Call) and method_name(total.node) == "append")
             if binding is None or not appended or not all(map(self._is_sum, total.value)):
                 continue
             for mean in dict.fromkeys(m for read in binding.reads if (m := self._mean_over(read)) is not None):

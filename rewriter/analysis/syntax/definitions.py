@@ -280,12 +280,8 @@ def bindings_value(
         parent = names.parents.get(definition)
         if isinstance(parent, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr)) and parent.value is not None:
             found.append(parent.value)
-        elif isinstance(parent, cst.AssignTarget):
-            assign = names.parents.get(parent)
-            if isinstance(assign, cst.Assign):
-                found.append(assign.value)
-        elif isinstance(parent, cst.Element):
-            found.extend(_unpacked(names, parent))
+        elif (value := unpacked(names, definition)) is not None:
+            found.append(value)
     return found
 
 
@@ -391,22 +387,33 @@ def taken_out(call: cst.Call) -> cst.BaseExpression | None:
 def unpacked_value(names: Names, definition: cst.CSTNode) -> cst.BaseExpression | None:
     """What ``a, b = 1, 2`` gives to one of its names, where its value is written out."""
     element = names.parents.get(definition)
-    values = _unpacked(names, element) if isinstance(element, cst.Element) else []
-    target = names.parents.get(element) if element is not None else None
+    target = names.parents.get(element) if isinstance(element, cst.Element) else None
     above = names.parents.get(target) if target is not None else None
     assign = names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
-    whole = assign.value if isinstance(assign, cst.Assign) else None
-    return values[0] if values and values[0] is not whole else None
+    value = unpacked(names, definition) if isinstance(assign, cst.Assign) else None
+    return value if isinstance(assign, cst.Assign) and value is not assign.value else None
 
 
-def _unpacked(names: Names, element: cst.Element) -> list[cst.BaseExpression]:
-    """What ``a, b = ...`` gives to one of its names: the value at its place, or the whole that is unpacked."""
-    target = names.parents.get(element)
-    above = names.parents.get(target) if target is not None else None
+def unpacked(names: Names, part: cst.CSTNode) -> cst.BaseExpression | None:
+    """
+    What an assignment gives to a target, or to a part of one: the value at its place, or the whole that is unpacked.
+
+    ``b`` of ``(a, b), c = pair, 1`` gets what is in ``pair``. None where it is no target of a plain assignment.
+    """
+    places: list[tuple[int, int]] = []
+    above = names.parents.get(part)
+    while isinstance(above, (cst.Element, cst.StarredElement)):
+        target = names.parents.get(above)
+        if not isinstance(target, (cst.Tuple, cst.List)):
+            return None
+        places.append((list(target.elements).index(above), len(target.elements)))
+        above = names.parents.get(target)
     assign = names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
-    if not isinstance(assign, cst.Assign) or not isinstance(target, (cst.Tuple, cst.List)):
-        return []
+    if not isinstance(assign, cst.Assign):
+        return None
     value = assign.value
-    if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements):
-        return [value.elements[list(target.elements).index(element)].value]
-    return [value]
+    for place, number in reversed(places):
+        if not isinstance(value, (cst.Tuple, cst.List)) or len(value.elements) != number:
+            break
+        value = value.elements[place].value
+    return value

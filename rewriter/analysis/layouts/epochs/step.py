@@ -281,7 +281,7 @@ class EpochStep:
         """Whether entries are added to a list: ``rows.append(row)``, ``rows.extend(part)``, ``rows += part``."""
         if isinstance(total.node, cst.Call):
             return method_name(total.node) in LISTS
-        return isinstance(total.place, cst.Name) and any(map(_is_list, self.made_before(total)))
+        return total.joins or (isinstance(total.place, cst.Name) and any(map(_is_list, self.made_before(total))))
 
     def made_before(self, total: Total) -> list[cst.BaseExpression]:
         """What a total is given before its loop, each part of ``[0] * classes``."""
