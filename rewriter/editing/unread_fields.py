@@ -68,7 +68,7 @@ def _loads(tree: cst.Module) -> Iterator[tuple[str, str]]:
             modules.update(names)
         elif isinstance(node, cst.Attribute) and node not in targets:
             base = dotted(node.value)
-            if base.partition(".")[0] not in modules and not _OURS.fullmatch(base):
+            if base.partition(".")[0] not in modules and not ("accelerator" in base and _OURS.fullmatch(base)):
                 yield node.attr.value, around if base == "self" else ""
         pending += [(child, around) for child in children(node)[::-1]]
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from ..source import BOM, Source, SourceError
+from .masks import MASK, unmasked
 
 _MARK = '"cell %s of the notebook"'
 _MARKED = re.compile(r'^"cell (\d+(?:, continued)?) of the notebook"$')
 _MAGIC = re.compile(r"^(\s*)([%!?].*|.*[^#\s?]\?{1,2})$")
 _ASSIGNED = re.compile(r"^(\s*)[\w.,\s]+=\s*[%!]")
-MASK = "#<notebook>"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OTHER = re.compile(r"[^\s,\]}]+")
 _PYTHON_CELLS = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
@@ -271,11 +271,6 @@ def _error(text: str) -> tuple[int, str] | None:
     except (SyntaxError, ValueError) as error:
         return getattr(error, "lineno", 0) or 0, getattr(error, "msg", str(error))
     return None
-
-
-def unmasked(text: str) -> str:
-    """The text before `masked`."""
-    return "\n".join(line.partition(MASK)[2] if MASK in line else line for line in text.split("\n"))
 
 
 def _with_magic_first(new: str, old: str) -> str:

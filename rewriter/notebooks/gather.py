@@ -19,10 +19,11 @@ from functools import partial
 from .after import After, kept_apart, made_again
 from .beside import Shown
 from .closures import Definition, check_taken, definitions, reached, taken_along, without
-from .document import MASK, Cell, Notebook, masked
+from .document import Cell, Notebook, masked
 from .given import arguments, begun, check_loading, looking_at, made_before, read_first
 from .last_values import LastValues, displaying
 from .magics import used_by_magics
+from .masks import MASK
 from .pictures import check_shown, for_rules, of_main_process, without_show
 from .shown import (
     clearing,

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from .document import MASK, is_python
+from .document import is_python
+from .masks import MASK
 
 _RUNS = re.compile(r"%(?:time|timeit|prun|memit|lprun|mprun)\s+(.+)")
 _ASSIGNS = re.compile(r"([\w.,\s]+?)=\s*([%!].*)")

@@ -7,8 +7,9 @@ import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from .document import MASK, Cell
+from .document import Cell
 from .magics import run_by
+from .masks import MASK
 from .uses import NotGathered, named
 
 HIDDEN = "pass#<shown>"

@@ -17,7 +17,7 @@ from ..analysis.dataflow.running_order import may_precede
 from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.syntax.definitions import is_target, unshadowed
 from ..analysis.syntax.nodes import dotted, parameters
-from ..analysis.syntax.scopes import Binding
+from ..analysis.syntax.scopes import Binding, Scope
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
@@ -31,10 +31,20 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     """The code that prepares a thing, and the name that it has there: the code that builds the optimizer, where the
     thing is at hand there and used nowhere else; else the code in which it lives."""
     if origin.role is not Role.OPTIMIZER:
-        trained = ((o, _held_beside_optimizer(state, reach, training, o, origin)) for o in training.optimizers)
-        held_with = [(optimizer, one) for optimizer, one in trained if one is not None]
-        beside = [one for optimizer, one in held_with if not _is_trained_before(reach, training, optimizer, held_with)]
-        beside = beside or [one for _, one in held_with]
+        makers = state.once(
+            (home_of, training), lambda: {one: _holder(state, reach, one, training) for one in training.optimizers}
+        )
+        codes = dict.fromkeys(code for code in makers.values() if code is not None)
+        places = {
+            code: one for code in codes if (one := _held_in_one(state, reach, training, code, origin)) is not None
+        }
+        held_with = [(optimizer, places[code]) for optimizer, code in makers.items() if code in places]
+        beside = [one for _, one in held_with]
+        if len(places) > 1:  # in one place it is prepared once, whichever optimizer trains it first
+            early = [
+                one for optimizer, one in held_with if not _is_trained_before(reach, training, optimizer, held_with)
+            ]
+            beside = early or beside
         if beside:
             made, name = next((one for one in beside if _is_given_there(state, reach, *one)), beside[0])
             return _of_object(state, reach, made, name) or (made, name)
@@ -48,12 +58,11 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     return _of_object(state, reach, code, held) or (code, held)
 
 
-def _held_beside_optimizer(
-    state: State, reach: Reach, training: Training, optimizer: Origin, origin: Origin
+def _held_in_one(
+    state: State, reach: Reach, training: Training, code: Code, origin: Origin
 ) -> tuple[Code, Held] | None:
-    """The code that builds an optimizer, and the name that a thing has there, if it is used nowhere else."""
-    code = _holder(state, reach, optimizer, training)
-    if code is None or not _used_below(reach, training, code, origin):
+    """Some code that builds an optimizer, and the name that a thing has there, if it is used nowhere else."""
+    if not _used_below(reach, training, code, origin):
         return None
     held = held_in(state, reach, training, code, origin)
     return (code, held) if held is not None else None
@@ -212,21 +221,19 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
     unit = reach.unit(code)
     scope = unit.names.scopes[code]
     candidates: list[Held] = []
-    declared = (scope.lookup(name) for name in scope.outer)  # ``global model`` in the function that makes it
-    for binding in (*scope.bindings.values(), *(b for b in declared if b is not None)):
-        if origin in state.binding(binding).things:
-            definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
-            given = binding.scope is scope
-            here = (d for d in definitions if unit.names.function(d) is code or (given and isinstance(d, cst.Param)))
-            own = [d for d in here if _gives(state, unit, d, origin)]
-            if len(own) > 1 and not any(_is_given(state, site, origin) for site in reach.sites(code)):
-                # the variable is a parameter, and is given another thing later
-                own = [d for d in own if not isinstance(d, cst.Param)] or own
-            imported = any(isinstance(d, cst.ImportAlias) for d in own)
-            if not own or any(_is_around(state, unit, d, origin) for d in definitions):
-                continue
-            if not (imported and _read_elsewhere(state, reach, training, unit, origin)):
-                candidates.append(Held(origin, binding.name, own))
+    for binding in state.once((held_in, scope), lambda: _by_thing(state, scope)).get(origin, ()):
+        definitions = [d for d in binding.definitions if not isinstance(d, (cst.FunctionDef, cst.ClassDef))]
+        given = binding.scope is scope
+        here = (d for d in definitions if unit.names.function(d) is code or (given and isinstance(d, cst.Param)))
+        own = [d for d in here if _gives(state, unit, d, origin)]
+        if len(own) > 1 and not any(_is_given(state, site, origin) for site in reach.sites(code)):
+            # the variable is a parameter, and is given another thing later
+            own = [d for d in own if not isinstance(d, cst.Param)] or own
+        imported = any(isinstance(d, cst.ImportAlias) for d in own)
+        if not own or any(_is_around(state, unit, d, origin) for d in definitions):
+            continue
+        if not (imported and _read_elsewhere(state, reach, training, unit, origin)):
+            candidates.append(Held(origin, binding.name, own))
     attribute = _attribute_of(state, reach, code, origin)
     if attribute is not None:
         candidates.append(attribute)
@@ -241,6 +248,16 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
     if not candidates:
         candidates = imported_entries(reach, code, origin, iter(uses_in(state, reach, training, origin)))
     return plain[0] if plain else (candidates[0] if candidates else None)
+
+
+def _by_thing(state: State, scope: Scope) -> dict[object, list[Binding]]:
+    """The variables of a scope that hold each thing."""
+    found: dict[object, list[Binding]] = {}
+    declared = (scope.lookup(name) for name in scope.outer)  # ``global model`` in the function that makes it
+    for binding in (*scope.bindings.values(), *(b for b in declared if b is not None)):
+        for thing in state.binding(binding).things:
+            found.setdefault(thing, []).append(binding)
+    return found
 
 
 def _is_read_of_object(

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..notebooks.document import MASK, unmasked
+from ..notebooks.masks import MASK, unmasked
 from ..result import CausePlace, Diagnosis, FileResult
 from ..source import SourceError
 from .diff import shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import cached_property
 from typing import NamedTuple
 
 import libcst as cst
@@ -108,21 +109,26 @@ class _Lines:
     def __init__(self, module: Emitted, after: cst.Module) -> None:
         self._module, self._after = module, after
         self._starts: Starts | None = None
+        self._text = ""
+        """The emitted text, once its places are known."""
         self._origins: list[int] = []
 
     def emitted(self, place: CodePlace) -> tuple[int, int]:
         """The line of a place in the emitted text."""
         if self._starts is None:
-            self._starts = locate(self._after)[1]
+            self._text, self._starts = locate(self._after)
         return start(self._starts, place.node)
 
     def original(self, place: CodePlace) -> int:
         """The line of the original that belongs to a place."""
-        if not self._origins:
-            before, after = (code(tree).split("\n") for tree in (self._module.before, self._after))
-            self._origins = list(_origins(before, after))
         line = self.emitted(place)[0]
+        if not self._origins:
+            self._origins = list(_origins(self._before, self._text.split("\n")))
         return self._origins[line - 1] if 0 < line <= len(self._origins) else 0
+
+    @cached_property
+    def _before(self) -> list[str]:
+        return code(self._module.before).split("\n")
 
     def around(self, place: CodePlace) -> CausePlace | None:
         """The function that shows the figures, which are then one finding."""
@@ -130,7 +136,7 @@ class _Lines:
         line = self.original(place._replace(node=function)) if isinstance(function, cst.FunctionDef) else 0
         if not line:
             return None
-        text = code(self._module.before).split("\n")[line - 1]
+        text = self._before[line - 1]
         return CausePlace("it shows them", line, len(text) - len(text.lstrip()) + 1, len(text.rstrip()) + 1, text)
 
     def told(self, place: CodePlace) -> bool:

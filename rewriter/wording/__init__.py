@@ -7,36 +7,6 @@ says the message, the remedy, what is underlined and where the cause is.
 
 from __future__ import annotations
 
-from . import (
-    batches,
-    compiled,
-    decisions,
-    devices,
-    diagnostics,
-    distributed,
-    draws,
-    effects,
-    losses,
-    metrics,
-    precision,
-    refusals,
-    sharding,
-)
 from .registry import worded
 
-__all__ = [
-    "batches",
-    "compiled",
-    "decisions",
-    "devices",
-    "diagnostics",
-    "distributed",
-    "draws",
-    "effects",
-    "losses",
-    "metrics",
-    "precision",
-    "refusals",
-    "sharding",
-    "worded",
-]
+__all__ = ["worded"]

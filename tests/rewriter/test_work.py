@@ -143,3 +143,17 @@ def test_functions_that_call_each_other_twice_are_gone_through_once() -> None:
     chain = "".join(f"def f{n}():\n    f{n + 1}()\n    f{n + 1}()\n" for n in range(12))
     top = f"import numpy as np\n{chain}def f12():\n    return np.random.permutation(8)\n"
     assert _work({"train.py": SCRIPT.format(top=top, step="        f0()")}, "analysis")["loops"] < 2_000
+
+
+def _models(number: int) -> dict[str, str]:
+    """Models with an optimizer each, all in one place."""
+    made = "".join(
+        f"n{n} = torch.nn.Linear(8, 2)\no{n} = torch.optim.SGD(n{n}.parameters(), lr=0.1)\n" for n in range(number)
+    )
+    steps = "".join(f"        F.cross_entropy(n{n}(x), y).backward()\n        o{n}.step()\n" for n in range(number))
+    return {"train.py": SCRIPT.format(top=f"import torch.nn.functional as F\n{made}", step=steps)}
+
+
+def test_a_model_is_looked_for_once_in_the_code_that_builds_optimizers() -> None:
+    few, many = (_work(_models(number), "planning/prepared_names")["held_in"] for number in (4, 12))
+    assert many <= 3.5 * few

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 import libcst as cst
 
@@ -49,9 +50,13 @@ class LoopLayouts:
 
     def __init__(self, unit: Unit, loop: cst.CSTNode, walk: Interpreter) -> None:
         self.unit, self._walk = unit, walk
-        self._inside = set(descendants(loop))
+        self._loop = loop
         self._numbered: tuple[Sequence[cst.CSTNode], dict[cst.CSTNode, int]] = (), {}
         """The statements that were asked about last, with their numbers."""
+
+    @cached_property
+    def _inside(self) -> set[cst.CSTNode]:
+        return set(descendants(self._loop))
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
@@ -206,7 +211,8 @@ class ProgramLayouts:
                 rows.update(walk.seeds.rows)
             self._elsewhere = Interpreter(self._state, self._reach, Seeds(rows, models=True))
         if node not in self._outside:
-            self._outside[node] = self._elsewhere.copied(beside=True).value(node, unit)
+            known = self._elsewhere.looked_up(node, unit)
+            self._outside[node] = self._elsewhere.copied(beside=True).value(node, unit) if known is None else known
         return self._outside[node]
 
     def _loops(self) -> Iterator[cst.For | cst.While | cst.CompFor]:

@@ -80,7 +80,10 @@ class _Tables(NamedTuple):
 
 def row(name: str) -> ApiRow | None:
     """The row of an operation, by its full name: ``torch.nn.functional.relu``, ``torch.Tensor.sum``."""
-    return _rows.get(name) or _looked_up(name)
+    try:
+        return _rows[name]
+    except KeyError:
+        return _rows.setdefault(name, _looked_up(name))
 
 
 def transfer(name: str, kind: type[Kind]) -> Kind | None:
@@ -112,20 +115,15 @@ def methods(owner: str, kind: type[tuple[object, ...]]) -> frozenset[str]:
     return frozenset(name.removeprefix(f"{owner}.") for name in named(kind) if name.rpartition(".")[0] == owner)
 
 
-_rows: dict[str, ApiRow] = {}
+_rows: dict[str, ApiRow | None] = {}
+"""What was asked for: the same names come again and again."""
 
 
 def _looked_up(name: str) -> ApiRow | None:
     tables = _tables()
     if name in tables.exact and "*" not in name:
-        _rows[name] = _row(name)
-        return _rows[name]
-    return _starred(name)
-
-
-@cache
-def _starred(name: str) -> ApiRow | None:
-    return next((_row(star.key) for star in _tables().starred if star.fits(name)), None)
+        return _row(name)
+    return next((_row(star.key) for star in tables.starred if star.fits(name)), None)
 
 
 @cache

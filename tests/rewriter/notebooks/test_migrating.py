@@ -15,7 +15,8 @@ from torchlift.rewriter.cli.main import run
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.notebooks import migrating
-from torchlift.rewriter.notebooks.document import masked, read_notebook, unmasked
+from torchlift.rewriter.notebooks.document import masked, read_notebook
+from torchlift.rewriter.notebooks.masks import unmasked
 from torchlift.rewriter.notebooks.migrating import plan_notebook
 from torchlift.rewriter.pipeline import Plan, plan
 from torchlift.rewriter.report.expect import expectations

@@ -59,6 +59,14 @@ class Interpreter(Calls):
         """What an expression gives after the walk."""
         return inner(self.container(node, unit))
 
+    def looked_up(self, node: cst.BaseExpression, unit: Unit) -> Layout | None:
+        """What a variable that is set outside of the walk holds, where it was looked up for another question."""
+        if not isinstance(node, cst.Name) or node in self.seeds.rows:
+            return None
+        binding = unit.names.binding(node)
+        found = self._looked_up.get(binding) if binding is not None and binding not in self.values else None
+        return inner(found) if found is not None else None
+
     def container(self, node: cst.BaseExpression, unit: Unit) -> Layout:
         """What an expression gives after the walk: of a container, also what is known of how many elements it has."""
         self._units = [unit]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -119,10 +118,9 @@ class Memory(ABC):
     def copied(self: Walk, *, beside: bool = False) -> Walk:
         """The same walk, so far: what one goes through from here, the other knows nothing of. ``beside``: but for what
         is set outside of what is asked, which is looked up once for all of them."""
-        made = copy(self)
+        made = object.__new__(self.__class__)
         for name, value in vars(self).items():
-            if isinstance(value, (dict, list)):
-                setattr(made, name, copy(value))
+            vars(made)[name] = value.copy() if isinstance(value, (dict, list)) else value
         made.fed = {call: [*layouts] for call, layouts in self.fed.items()}
         if beside:
             made._looked_up = self._looked_up

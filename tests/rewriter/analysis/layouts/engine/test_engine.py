@@ -26,6 +26,7 @@ from torchlift.rewriter.analysis.layouts.engine.layout import (
     varies,
 )
 from torchlift.rewriter.analysis.layouts.engine.memory import Seeds
+from torchlift.rewriter.analysis.layouts.loop_layouts import layouts_of
 
 PROGRAM = """\
 import torch
@@ -689,3 +690,21 @@ TABLES = {
 def test_entries_come_into_a_table_and_go(step: str, found: Layout) -> None:
     """What a method had put in was taken for the same on all processes."""
     assert layouts(step)["y"] == found
+
+
+def test_a_variable_that_is_set_outside_of_loops_is_looked_up_once_for_all_its_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = solve([("train", cst.parse_module("import torch\nk = torch.ones(3)\n" + "print(k)\n" * 20))])
+    (unit,) = Reach(state).units
+    begun: list[Interpreter] = []
+    copied = Interpreter.copied
+
+    def counted(self: Interpreter, *, beside: bool = False) -> Interpreter:
+        begun.append(self)
+        return copied(self, beside=beside)
+
+    monkeypatch.setattr(Interpreter, "copied", counted)
+    reads = unit.names.scope.bindings["k"].reads
+    assert len({repr(layouts_of(state).value(unit, read)) for read in reads}) == 1
+    assert (len(reads), len(begun)) == (20, 1)
