@@ -179,3 +179,17 @@ def test_a_trace_that_is_not_there_yet_has_no_steps(tmp_path: Any) -> None:
     terminal = Terminal()
     RunProgress(terminal).going([running(tmp_path / "none.jsonl")])
     assert "original: starting, 3 s" in terminal.getvalue()
+
+
+def test_what_was_not_compared_is_said_beside_broken_promises() -> None:
+    """A number that differs by design is not simply held."""
+    detail = "2 lines; 2 numbers not compared: the loss, or another figure, of one process's own rows"
+    numbers = promise("numbers", Outcome.HELD, detail)
+    listed = rows(
+        (promise("losses", Outcome.BROKEN, "apart"), numbers, replace(numbers, processes=1, detail="2 lines"))
+    )
+    (held,) = [row for row in listed if row.outcome is Outcome.HELD]
+    assert (
+        held.promise
+        == f"{numbers.promise} (2 numbers not compared: the loss, or another figure, of one process's own rows)"
+    )
