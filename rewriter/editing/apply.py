@@ -23,11 +23,14 @@ from .edits import (
     Made,
     Remove,
     Replace,
+    alternatives,
     between,
     speaks_of_device,
     speaks_of_shape,
     with_argument,
 )
+
+_BLOCKS = (cst.If, cst.With, cst.For, cst.While, cst.Try)
 
 
 def apply(
@@ -120,6 +123,8 @@ class _Application:
         self.touched: set[cst.CSTNode] = set()
         self.joining: set[cst.CSTNode] = set()
         """The ``if`` statements that edits created, and that the next statement may join."""
+        self.created: set[cst.CSTNode] = set()
+        """The statements with a block of their own that edits created."""
         for edit in edits:
             if isinstance(edit, AddImport):
                 continue
@@ -161,7 +166,10 @@ class _Application:
                 result = with_argument(result, edit)
         replace = self.replace.get(node)
         if replace is not None:
-            return replace.make(result)
+            made = replace.make(result)
+            own = getattr(result, "body", None)
+            self.created.update(n for n in _listed(made) if isinstance(n, _BLOCKS) and n.body is not own)
+            return made
         if isinstance(node, cst.IfExp) and isinstance(result, cst.IfExp):
             return merged(node, result) or result
         return result
@@ -177,7 +185,7 @@ class _Application:
                     changes[name] = self.transform(value)
             elif isinstance(value, (tuple, list)) and any(item in self.touched for item in value if _is_node(item)):
                 if name == "body" and isinstance(node, (cst.Module, cst.IndentedBlock)):
-                    changes[name], carried = self.block(value)
+                    changes[name], carried = self.block(value, getattr(node, "indent", None))
                 elif name == "body" and isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
                     changes[name] = self.line(value)
                 else:
@@ -186,16 +194,24 @@ class _Application:
             changes["footer"] = [*carried, *node.footer]
         return _closed(node, changes)
 
-    def block(self, statements: Sequence[cst.BaseStatement]) -> tuple[list[cst.CSTNode], list[cst.EmptyLine]]:
-        """The statements of a block after all edits, and the comment lines that have no statement any more."""
+    def block(
+        self, statements: Sequence[cst.BaseStatement], indent: str | None
+    ) -> tuple[list[cst.CSTNode], list[cst.EmptyLine]]:
+        """The statements of a block after all edits, and the comment lines that have no statement any more. What is
+        created in it is indented as the block is, where that is not as in the rest of the file."""
         result: list[cst.CSTNode] = []
         carried: list[cst.EmptyLine] = []
         opened = False
         """The block's first statement was removed, and nothing has replaced it yet."""
-        for statement in statements:
+        taken: list[cst.EmptyLine] = []
+        for statement, following in zip(statements, [*statements[1:], None], strict=True):
             others = self.other.get(statement, ())
-            before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
-            after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
+            before: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertBefore)
+            ]
+            after: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertAfter)
+            ]
             removed = self.remove.get(statement)
             made = (
                 _Gone(_surviving(statement, removed.drops, removed.attached))
@@ -209,13 +225,18 @@ class _Application:
             if isinstance(made, _Gone):
                 new: list[cst.CSTNode] = [*before, *after]
                 opened = opened or not result
+                own, taken = _below(taken, made.lines), []
                 if not new:
-                    carried = _joined(carried, made.lines)
+                    carried = _joined(carried, own)
                     continue
-                own = list(made.lines)
             else:
-                new = [*before, *_listed(made), *after]
-                own = _above(statement, _listed(made))
+                placed = [_indented(n, indent) if n in self.created else n for n in _listed(made)]
+                own = _above(statement, placed)
+                own, taken = _below(taken, own), []
+                if after and following is not None and following not in self.remove:
+                    taken = alternatives(statement, following)
+                    after[0] = after[0].with_changes(leading_lines=taken) if taken else after[0]
+                new = [*before, *placed, *after]
             if opened and not result and not carried:
                 own = _without_opening_blanks(own)
             own = _joined(carried, own)
@@ -265,6 +286,14 @@ class _Application:
             assert isinstance(last, cst.BaseSmallStatement)
             kept[-1] = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
         return kept
+
+
+def _indented(statement: cst.CSTNode, indent: str | None) -> cst.CSTNode:
+    """A statement whose block has an indentation."""
+    block = statement.body if isinstance(statement, _BLOCKS) else None
+    if indent is None or not isinstance(block, cst.IndentedBlock) or block.indent is not None:
+        return statement
+    return statement.with_changes(body=block.with_changes(indent=indent))
 
 
 def _continues(above: cst.If, node: cst.If) -> bool:
@@ -364,6 +393,11 @@ def _above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.Empt
     """The lines above what took the place of a statement: its own, and those that came with what it held."""
     own, new = (list(getattr(node, "leading_lines", ())) for node in (statement, made[0] if made else statement))
     return new if new[: len(own)] == own else own
+
+
+def _below(taken: list[cst.EmptyLine], lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """The lines above a statement, without those that went with the statement before it."""
+    return list(lines[len(taken) :] if list(lines[: len(taken)]) == taken else lines)
 
 
 def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:

@@ -25,6 +25,7 @@ from .last_values import LastValues, displaying
 from .magics import used_by_magics
 from .pictures import check_shown, for_rules, of_main_process, without_show
 from .shown import (
+    clearing,
     for_function,
     handed,
     hidden,
@@ -133,7 +134,8 @@ def gathered(
             *of_shown,
         ]
     )
-    plain = {position: for_function(texts[position], uses[position].repeats) for position in chosen}
+    wiping = clearing(texts, chosen, [masked(cell.text) for cell in notebook.cells])
+    plain = {n: for_function(texts[n], uses[n].repeats | wiping[n]) for n in chosen}
     for position, (_, lines) in apart.items():
         plain[position] = (plain[position][0], [*lines, *plain[position][1]])
     inner = [text for _, text in along] + [values.printed(text) for text, _ in plain.values() if text.strip()]
@@ -185,8 +187,29 @@ def _drawn(text: str) -> str:
     displays the value of its last line."""
     body = ast.parse(text).body
     text = displaying(text.rstrip(), body[-1]) if body else text.rstrip()
-    shows = any(isinstance(n, ast.Name) and n.id == "plt" for n in ast.walk(ast.parse(text)))
-    return f"{text}\nplt.show()" if shows and not text.rstrip(";").endswith(".show()") else text
+    if not _draws(ast.parse(text)) or text.rstrip(";").endswith(".show()"):
+        return text
+    last = _last_drawing(ast.parse(text).body)
+    if not last.col_offset:
+        return f"{text}\nplt.show()"
+    lines, end = text.split("\n"), last.end_lineno
+    return "\n".join([*lines[:end], f"{' ' * last.col_offset}plt.show()", *lines[end:]])
+
+
+def _draws(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == "plt" for n in ast.walk(node))
+
+
+def _last_drawing(body: Sequence[ast.stmt]) -> ast.stmt:
+    """The last statement that draws: in a choice (``if plt is not None:``) the one in its only way that does."""
+    last = [statement for statement in body if _draws(statement)][-1]
+    blocks: list[list[ast.stmt]] = []
+    if isinstance(last, ast.If):
+        blocks = [last.body, last.orelse]
+    elif isinstance(last, ast.Try):
+        blocks = [last.body, last.orelse, last.finalbody, *(handler.body for handler in last.handlers)]
+    drawing = [block for block in blocks if any(map(_draws, block))]
+    return _last_drawing(drawing[0]) if len(drawing) == 1 else last
 
 
 def _chosen(

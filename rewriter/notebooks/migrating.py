@@ -412,7 +412,11 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
         changes=tuple(sorted(changes, key=lambda change: (change.line, change.column))),
         diagnoses=_moved(file, source, origins),
         roles=tuple(role._replace(line=origins(role.line)) for role in file.roles),
-        traits=(*(one._replace(line=origins(one.line)) for one in file.traits), *_shown_later(notebook, cells)),
+        traits=(
+            *(one._replace(line=origins(one.line)) for one in file.traits),
+            *_shown_later(notebook, cells),
+            *_wiping(notebook, cells),
+        ),
         idle=(),
     )
 
@@ -423,6 +427,20 @@ def _shown_later(notebook: Notebook, cells: Sequence[str]) -> Iterator[Trait]:
     for cell, new in zip(notebook.cells, cells, strict=True):
         if BELOW in new and BELOW not in cell.text:
             yield Trait("shown-later", f"cell {cell.number}", line + 1)
+        line += masked(cell.text).count("\n") + 2
+
+
+def _wiping(notebook: Notebook, cells: Sequence[str]) -> Iterator[Trait]:
+    """The cells of the training that wipe what is shown, and with it what cells before them have printed: they are one
+    function now."""
+    line, prints = 1, False
+    for cell, new in zip(notebook.cells, cells, strict=True):
+        inside = f"# Moved into {NAME}()" in new or f"def {NAME}(" in new
+        stays = new.partition(f"def {NAME}(")[0].count("clear_output(")
+        if inside and prints and cell.text.count("clear_output(") > stays:
+            own = next(n for n, row in enumerate(cell.text.split("\n"), 1) if "clear_output(" in row)
+            yield Trait("wiping", "clear_output", line + own)
+        prints = prints or (inside and "print(" in cell.text)
         line += masked(cell.text).count("\n") + 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from .document import MASK, Cell
 from .magics import run_by
@@ -31,6 +31,7 @@ _SETTINGS = re.compile(
     r"|(?:sns|seaborn)\.set(?:_\w+)?"
 )
 """What sets how figures are drawn, and draws none."""
+_CLEARS = re.compile(r"(?:\w+\.)*clear_output")
 _SHOWS = frozenset({"plt.show", "pylab.show", "matplotlib.pyplot.show", "display"})
 _METHODS = frozenset("plot hist boxplot imshow show".split())
 _DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
@@ -84,6 +85,44 @@ def is_setting(statement: ast.stmt) -> bool:
         return all(_SETTINGS.fullmatch(ast.unparse(target).partition("[")[0]) for target in statement.targets)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and _SETTINGS.fullmatch(ast.unparse(call.func)) is not None
+
+
+def _clears(statement: ast.stmt) -> str:
+    """The name by which a statement wipes what its cell has shown, ``clear_output()``, up to the first dot; else
+    empty."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+    return name.partition(".")[0] if _CLEARS.fullmatch(name) else ""
+
+
+def clearing(texts: Sequence[str], chosen: Sequence[int], whole: Sequence[str]) -> dict[int, frozenset[str]]:
+    """
+    The lines that wipe what their cell has shown, with the imports that they need, by the cells of the training.
+
+    In one function they would wipe what all cells before them have shown. So they stay in their cells, save in the
+    first one. ``whole``: the cells as they are written, with what stays of them in any case.
+    """
+    bodies = {n: [s for s in ast.parse(texts[n]).body if _is_line(s, texts[n].split("\n"))] for n in chosen}
+    wiping = {name for n in chosen[1:] for statement in bodies[n] if (name := _clears(statement))}
+    found: dict[int, frozenset[str]] = {}
+    inside = {name for n in chosen for name in _imports(ast.parse(texts[n]).body)}
+    known = {name for text in whole for name in _imports(ast.parse(text).body)} - inside
+    for n, body in bodies.items():
+        stay = []
+        for statement in body:
+            bound = wiping.intersection(_imports([statement]))
+            if bound or (n != chosen[0] and _clears(statement) in known):
+                stay.append(texts[n].split("\n")[statement.lineno - 1])
+                known |= bound
+        found[n] = frozenset(stay)
+    return found
+
+
+def _imports(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    """The names that imports bind."""
+    for node in statements:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
 
 
 def saves_figures(statements: Sequence[ast.stmt]) -> bool:
@@ -200,16 +239,30 @@ def only_magics(text: str) -> bool:
 
 def for_function(text: str, repeats: Collection[str] = ()) -> tuple[str, list[str]]:
     """What of a masked cell can be in a function, and the lines that stay outside: magics that do not matter to the
-    training, settings of figures, imports that repeat those of earlier cells, and star imports at the top of the cell,
-    which Python does not allow in a function."""
+    training, settings of figures, lines that are given (imports that repeat those of earlier cells), and star imports
+    at the top of the cell, which Python does not allow in a function."""
     lines = text.split("\n")
     stars = {lines[node.lineno - 1] for node in _first_imports(text) if _is_star(node)}
     settings = {lines[node.lineno - 1] for node in ast.parse(text).body if is_setting(node) and _is_line(node, lines)}
     stay = stars.union(repeats, settings)
-    apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay]
-    inside = "\n".join(line for line in lines if line not in apart)
-    apart = [hidden(line) if line in settings else line for line in apart]
+    out = {n for n, ln in enumerate(lines) if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay}
+    out.update(_headings(lines, out))
+    inside = "\n".join(line for n, line in enumerate(lines) if n not in out)
+    apart = [lines[n] for n in sorted(out)]
+    wiping = {line for line in apart if MASK not in line and any(map(_clears, ast.parse(line).body))}
+    apart = [hidden(line) if line in settings | wiping else line for line in apart]
     return inside.lstrip("\n") if repeats else inside, apart
+
+
+def _headings(lines: Sequence[str], out: set[int]) -> Iterator[int]:
+    """The comments of paragraphs all of whose other lines stay outside: ``# plots`` above imports alone."""
+    start = 0
+    for end, line in enumerate([*lines, ""]):
+        if not line.strip():
+            comments = [n for n in range(start, end) if lines[n].startswith("#")]
+            if len(comments) < end - start and out.issuperset(set(range(start, end)).difference(comments)):
+                yield from comments
+            start = end + 1
 
 
 def _first_imports(text: str) -> Iterator[ast.stmt]:

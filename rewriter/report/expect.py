@@ -63,6 +63,11 @@ def expectations(result: Result) -> Iterator[str]:
             f"What {where(found) or 'a cell'} shows comes after the whole training, because the cells around it "
             "are one function now: it shows the values at the end of the training."
         )
+    if found := by_kind.get("wiping"):
+        yield (
+            f"{_named(found, where)}: wipes now also what the cells of the training before it have printed, because "
+            "they are one function. Leave it out, or print that again after it."
+        )
     if found := by_kind.get("length"):
         yield (
             f"{_named(found, where, 'len(', ')')}: after prepare(...) this is the number of batches per process, 1/N "
@@ -180,8 +185,8 @@ def _counted(by_kind: dict[str, list[_LocatedTrait]], where: _Where) -> Iterator
         )
     if found := by_kind.get("rows-done"):
         yield (
-            f"{_named(found, where)}: this counts the rows that one process has gone through: 1/N of those of the data "
-            "set at the end of an epoch."
+            f"{_named(found, where)}: this counts the rows that one process has gone through: 1/N of those of all "
+            "processes."
         )
     if found := by_kind.get("bar"):
         yield (

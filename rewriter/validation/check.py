@@ -43,6 +43,7 @@ _SIMPLE: tuple[Callable[[EmittedProgram], Iterator[Violation]], ...] = (
     signatures.misfits,
     signatures.strangers,
     bound_attributes.kept,
+    bound_attributes.had,
     fixed_attributes.settable,
 )
 
@@ -148,12 +149,13 @@ def _names(unit: Unit) -> Iterator[Violation]:
 
 
 def _read_before(unit: Unit) -> Iterator[tuple[str, ...]]:
-    """Identifies the reads that the original cannot be certain of; with a star import, all names that it reads."""
+    """Identifies the reads that the original cannot be certain of; with a star import, the names that only this can
+    bind, wherever they are read."""
     for violation in _names(unit):
         yield violation.place.key
     if unit.names.stars:
-        for name in unit.names.every(cst.Name):
-            yield unit.name, getattr(name, "value", "")
+        for violation in bound_names.unknown(unit):
+            yield unit.name, violation.place.key[-1]
 
 
 def _keys(violation: Violation) -> tuple[tuple[str, ...], ...]:

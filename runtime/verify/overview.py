@@ -37,7 +37,10 @@ class VerdictRow:
 def conclusion(verdict: Verdict) -> str:
     """The first line: held, broken or not verified, and on how many processes how much."""
     if verdict.original_error is not None:
-        return "NOT VERIFIED: the original script fails. Mend it first, so that it runs with the arguments after --."
+        return (
+            "NOT VERIFIED: the original script fails, in a run that shortens its passes over loaders. If it runs by "
+            "itself with the arguments after --, pass a larger --steps; else mend it first."
+        )
     if verdict.status == ORIGINAL_FAILS:
         return "NOT VERIFIED: there was no run of the original to compare with."
     mode = f"({verdict.mode} mode, {'CPU' if verdict.device == 'cpu' else verdict.device})"

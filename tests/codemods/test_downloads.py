@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -78,6 +79,66 @@ def test_fetched_once_and_waited_for(before: str, after: list[str], lines: Lines
     assert new == [
         "if accelerator.is_main_process:", *(f"    {a}" for a in after), "accelerator.wait_for_everyone()",
     ]  # fmt: skip
+
+
+SURVIVED = {
+    "an error that is shown": ("try:", "except Exception as error:", "    print(error)"),
+    "an error of the network": ("try:", "except (OSError, ValueError):", "    pass"),
+    "a block that suppresses it": ("with contextlib.suppress(OSError):", "", ""),
+}
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(("block", "handler", "body"), SURVIVED.values(), ids=SURVIVED)
+@pytest.mark.parametrize("in_function", [False, True], ids=["here", "in a function that is called here"])
+def test_nobody_waits_for_a_download_that_fails(
+    block: str, handler: str, body: str, in_function: bool, lines: Lines
+) -> None:
+    """The wait is reached with an error, too, and what the main process alone learns is said."""
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    top = ("def bring():", "    " + call) if in_function else ()
+    what = "bring()" if in_function else call
+    built = "\n".join(filter(None, [*top, block, f"    {what}", "    print('it is there')", handler, body]))
+    _, new, findings = lines(imports="import contextlib\nimport urllib.request", built=built)
+    added = [line.strip() for line in new]
+    start = added.index("if accelerator.is_main_process:")
+    assert added[start - 1 : start + 4] == [
+        "try:", "if accelerator.is_main_process:", call, "finally:", "accelerator.wait_for_everyone()",
+    ]  # fmt: skip
+    assert findings == ["downloads"]
+
+
+RETRIED = {
+    "a number of times": ("for turn in range(3):", "        break"),
+    "until it is there": ("while True:", "        break"),
+    "until it is set": ("there = False\nwhile not there:", "        there = True"),
+}
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(("loop", "last"), RETRIED.values(), ids=RETRIED)
+def test_nobody_waits_for_a_download_that_is_tried_again(loop: str, last: str, lines: Lines) -> None:
+    """The main process would come back to the wait alone."""
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"{loop}\n    try:\n        {call}\n{last}\n    except OSError:\n        pass"
+    _, new, findings = lines(imports="import urllib.request", built=built)
+    assert new == [] and findings == ["downloads"]
+
+
+def test_of_several_files_each_is_waited_for(lines: Lines) -> None:
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"for url in urls:\n    try:\n        {call}\n        print('one more')\n    except OSError:\n        pass"
+    _, new, findings = lines(imports="import urllib.request", top="urls = ['a', 'b']", built=built)
+    assert "finally:" in [line.strip() for line in new] and findings == ["downloads"]
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize("body", ["    raise", "    sys.exit(1)"])
+def test_an_error_that_ends_all_processes_leaves_nobody_waiting(body: str, lines: Lines) -> None:
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"try:\n    {call}\n    print('it is there')\nexcept OSError:\n{body}"
+    _, new, findings = lines(imports="import sys\nimport urllib.request", built=built)
+    assert "finally:" not in [line.strip() for line in new] and findings == []
 
 
 @pytest.mark.parametrize(
@@ -352,3 +413,57 @@ def test_a_caller_that_says_the_word_has_the_turn(lines: Lines) -> None:
     top = HANDED.format(parameter="download=False", read="download", given="'d', download=True")
     _, new, _ = lines(imports=DATASETS, top=top)
     assert new == ["with accelerator.main_process_first():", "    data = rows_of('d', download=True)"]
+
+
+BY_HAND = """\
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+from torchvision.datasets import MNIST
+
+
+def main(rank, world):
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+{data}
+    rows = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, world, rank))
+    net = DistributedDataParallel(torch.nn.Linear(4, 2).to(rank), device_ids=[rank])
+    rule = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in rows:
+        x, y = x.to(rank), y.to(rank)
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        rule.zero_grad()
+        loss.backward()
+        rule.step()
+
+
+if __name__ == "__main__":
+    mp.spawn(main, args=(2,), nprocs=2)
+"""
+AT_ONCE = {
+    "at once": ('data = MNIST("data", download=True)', True),
+    "if the files are missing": ('data = MNIST("data", download=not os.path.exists("data"))', True),
+    "on one process": (
+        'if rank == 0:\n    MNIST("data", download=True)\ndist.barrier()\ndata = MNIST("data")',
+        False,
+    ),
+    "on each in its turn": (
+        'if rank == 0:\n    data = MNIST("data", download=True)\ndist.barrier()\n'
+        'if rank != 0:\n    data = MNIST("data", download=True)',
+        False,
+    ),
+    "asked for on one process": ('data = MNIST("data", download=rank == 0)', False),
+}
+
+
+@pytest.mark.parametrize(("data", "guarded"), AT_ONCE.values(), ids=AT_ONCE)
+def test_a_distributed_script_downloads_on_one_process_first_where_nothing_else_does_that(
+    data: str, guarded: bool
+) -> None:
+    text = BY_HAND.format(data=indent(data, "    "))
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after = file.after.decode()
+    assert "accelerator.backward(loss)" in after
+    assert ("with accelerator.main_process_first():\n        data = MNIST(" in after) is guarded

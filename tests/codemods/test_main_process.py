@@ -407,6 +407,9 @@ def test_a_table_that_is_not_shown_once(imports: str, built: str, ids: list[str]
         ("from pprint import pp", "", "pp(epoch)"),
         ("from rich.console import Console", "console = Console()", "console.print(epoch)"),
         ("from rich import print_json", "", "print_json(text)"),
+        ("import click", "", "click.echo(epoch)"),
+        ("import click", "", 'click.secho("done", fg="green")'),
+        ("import typer", "", "typer.echo(epoch)"),
     ],
 )
 def test_what_shows_things_on_the_console_does_it_once(imports: str, made: str, call: str, lines: Lines) -> None:
@@ -460,3 +463,27 @@ def test_who_finds_what_was_brought_says_so_once(lines: Lines) -> None:
     asked = f"if not os.path.exists('a'):\n{brought}else:\n"
     new = lines(imports="import os", built=f"{asked}    print('it is there')")[1]
     assert {"        accelerator.print('bringing it')", "        accelerator.print('it is there')"} <= set(new)
+
+
+@pytest.mark.parametrize("wide", ["    ", "  "])
+def test_a_guard_is_indented_as_the_code_around_it(wide: str) -> None:
+    """A class of the file may be indented less, and be the first that is read."""
+    text = f"""\
+import torch
+from torch.utils.data import DataLoader
+class Names:
+  first = "a"
+def fit(model, loader, rule):
+{wide}for x, y in loader:
+{wide}{wide}loss = torch.nn.functional.cross_entropy(model(x), y)
+{wide}{wide}loss.backward()
+{wide}{wide}rule.step()
+{wide}with open(Names.first, "w") as file:
+{wide}{wide}file.write("done")
+model = torch.nn.Linear(8, 2)
+rule = torch.optim.SGD(model.parameters(), lr=0.1)
+fit(model, DataLoader(rows, batch_size=8), rule)
+"""
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    guarded = f"{wide}if accelerator.is_main_process:\n{wide}{wide}with open(Names.first, "
+    assert guarded in file.after.decode()

@@ -26,14 +26,22 @@ class ObjectFields:
 
     def writes(self, thing: Thing, name: str) -> list[Write | None]:
         """What may be set as an attribute of an object, wherever; None for what is no plain value."""
-        found: list[Write | None] = []
+        return [(unit, value) if value is not None else None for unit, _, value in self._set(thing, name)]
+
+    def places(self, thing: Thing, name: str) -> list[cst.BaseExpression]:
+        """Where that is: the attributes that are assigned; the objects where it is set by its name or by any."""
+        return [place for _, place, _ in self._set(thing, name)]
+
+    def _set(self, thing: Thing, name: str) -> Iterator[tuple[Unit, cst.BaseExpression, cst.BaseExpression | None]]:
         owners = {thing, *self._classes(self.klass(thing))}
-        of_object = [(unit, target.value, value) for unit, target, value in self._targets.get(name, ())]
-        for unit, owner, value in (*of_object, *self._by_name.get(name, ()), *self._by_name.get("", ())):
+        places: list[tuple[Unit, cst.BaseExpression, cst.BaseExpression, cst.BaseExpression | None]]
+        places = [(unit, target, target.value, value) for unit, target, value in self._targets.get(name, ())]
+        for word in (name, ""):
+            places += [(unit, owner, owner, value) for unit, owner, value in self._by_name.get(word, ())]
+        for unit, place, owner, value in places:
             held = self._state.values.get(owner)
             if held is not None and not owners.isdisjoint(held.things):
-                found.append((unit, value) if value is not None else None)
-        return found
+                yield unit, place, value
 
     def _classes(self, klass: Klass | None) -> Iterator[Klass]:
         """A class, and those that it inherits from: what is set there, an object has, too."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -147,25 +148,26 @@ def cpu_condition(state: State, unit: Unit, name: DeviceName) -> str | None:
         passed = (r for r in reads if order(r) < order(statement))
         if not all(choice is not None and choice in unit.names.ancestors(r) for r in passed):
             break  # the script has worked with the device by then
+        before = _Before(name.binding, found) if statement is not name.definitions[0] else None
         around = next((a for a in unit.names.enclosing(statement, cst.If) if not is_guard(a)), None)
         if isinstance(statement, cst.If):
             values = {unit.names.parents[unit.names.statement(value)]: value for value in name.values}
-            found = _in_terms_of_first(unit, name, condition_of_branches(state, unit, statement, values, found))
+            found = _of_branches(state, unit, statement, values, found or None, before)
             continue
         value = next(value for value in name.values if unit.names.statement(value) is statement)
-        given = condition_of(state, unit, value)
+        given = _chosen(state, unit, value, before)
         branches = _branches_of(unit, choice, name) if choice is not None else {}
         if choice is not None and any(_is_asked(state, unit, device) for device in branches.values()):
             if value in next(iter(branches.items())):  # the first stands for all
-                found = condition_of_branches(state, unit, choice, branches, found)
+                found = _of_branches(state, unit, choice, branches, found or None, before)
             continue
         if not isinstance(around, cst.If):
             found = given
         elif given != _ALWAYS:
             found = _outside_of(state, unit, around, statement) if found == _ALWAYS else found or given
-        elif found is None:
+        elif not found:
             found = _inside_of(state, unit, around, statement)
-    return found
+    return _in_terms_of_first(unit, name, found or None)
 
 
 def _in_terms_of_first(unit: Unit, name: DeviceName, text: str | None) -> str | None:
@@ -246,35 +248,51 @@ def condition_of_branches(
 
 
 def _of_branches(
-    state: State, unit: Unit, choice: cst.If, values: Mapping[cst.CSTNode, cst.BaseExpression], before: str | None
+    state: State,
+    unit: Unit,
+    choice: cst.If,
+    values: Mapping[cst.CSTNode, cst.BaseExpression],
+    otherwise: str | None,
+    before: _Before | None = None,
 ) -> str | None:
     def of(block: cst.BaseSuite) -> str | None:
-        return _chosen(state, unit, values[block]) if block in values else before
+        return _chosen(state, unit, values[block], before) if block in values else otherwise
 
     other = choice.orelse
     if isinstance(other, cst.If):
-        otherwise = _of_branches(state, unit, other, values, before)
+        rest = _of_branches(state, unit, other, values, otherwise, before)
     else:
-        otherwise = of(other.body) if other is not None else before
-    return _of_either(state, unit, choice.test, of(choice.body), otherwise)
+        rest = of(other.body) if other is not None else otherwise
+    return _of_either(state, unit, choice.test, of(choice.body), rest)
 
 
-def _chosen(state: State, unit: Unit, value: cst.BaseExpression) -> str | None:
+class _Before(NamedTuple):
+    """A variable that is given another device, and the condition under which it has been the CPU up to then."""
+
+    binding: Binding
+    chosen: str | None
+
+
+def _chosen(state: State, unit: Unit, value: cst.BaseExpression, before: _Before | None = None) -> str | None:
     """The condition under which an expression gives the CPU; empty where it does so only if no other device is
-    there, None where it never does."""
+    there, None where it never does. ``before``: what a variable was that the expression may read."""
+    if before is not None and isinstance(value, cst.Name) and unit.names.binding(value) is before.binding:
+        return before.chosen
     if isinstance(value, cst.Call) and outside_name(state.calls[value]) == "torch.device" and value.args:
         given = value.args[0].value
-        return f'{text_of(unit, value)}.type == "cpu"' if _is_open(state, given) else _chosen(state, unit, given)
+        return (
+            f'{text_of(unit, value)}.type == "cpu"' if _is_open(state, given) else _chosen(state, unit, given, before)
+        )
     if isinstance(value, cst.Call) and chosen_by_setting(state, value):
         word = all(o.qualified == "str" for o in origins(state.values.get(value), Role.DEVICE))
         return f'{text_of(unit, value)}{"" if word else ".type"} == "cpu"'
     if isinstance(value, cst.Call) and _finds_what_is_there(state, value):
         return ""
     if isinstance(value, cst.IfExp):
-        either = (_chosen(state, unit, given) for given in (value.body, value.orelse))
+        either = (_chosen(state, unit, given, before) for given in (value.body, value.orelse))
         return _of_either(state, unit, value.test, *either)
     if isinstance(value, cst.BooleanOperation) and isinstance(value.operator, cst.Or):
-        either = (_chosen(state, unit, given) for given in (value.left, value.right))
+        either = (_chosen(state, unit, given, before) for given in (value.left, value.right))
         return _of_either(state, unit, value.left, *either)
     if isinstance(value, cst.SimpleString):
         return _ALWAYS if value.evaluated_value == "cpu" else None
@@ -304,9 +322,10 @@ def _of_either(state: State, unit: Unit, test: cst.BaseExpression, body: str | N
     if not body and not orelse:  # one of them takes what is there
         return lacking if orelse is not None and lacking is not None else ""
     found = []
-    for condition, when in ((body, text_of(unit, test)), (orelse, negated(unit, test))):
+    for condition, when, holds in ((body, text_of(unit, test), True), (orelse, negated(unit, test), False)):
         if condition:
-            found.append(condition if _is_implied(unit, test, condition) else f"({when}) and ({condition})")
+            implied = _is_implied(unit, test, condition) or _is_other_word(unit, test, condition, holds=holds)
+            found.append(condition if implied else f"({when}) and ({condition})")
     return " or ".join(found)
 
 
@@ -327,6 +346,18 @@ def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
     elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         test = test.expression
     return condition == f'{text_of(unit, test)} == "cpu"'
+
+
+def _is_other_word(unit: Unit, test: cst.BaseExpression, condition: str, *, holds: bool) -> bool:
+    """Whether a condition such as ``args.device == "cpu"`` says already that ``args.device != "auto"``."""
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    asked = test.comparisons[0]
+    if not isinstance(asked.operator, cst.NotEqual if holds else cst.Equal):
+        return False
+    word = asked.comparator
+    other = isinstance(word, cst.SimpleString) and word.evaluated_value != "cpu"
+    return other and condition == f'{text_of(unit, test.left)} == "cpu"'
 
 
 def _is_open(state: State, given: cst.BaseExpression) -> bool:

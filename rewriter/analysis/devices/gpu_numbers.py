@@ -9,11 +9,12 @@ import libcst as cst
 from ...facts.placement import Placement
 from ...facts.reasons import Reason
 from ...facts.reasons.devices import SecondGpu
+from ...facts.roles import Role
 from ...facts.spellings import GPU_NUMBERS
 from ..dataflow.callees import outside_name
 from ..dataflow.command_lines import option
 from ..dataflow.constant_values import constants_of
-from ..dataflow.values import State, Unit
+from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import bindings_value
 from ..syntax.nodes import keyword
 from ..syntax.scopes import Binding
@@ -26,8 +27,8 @@ def is_number(state: State, unit: Unit, node: cst.BaseExpression, seen: frozense
         return True
     if isinstance(node, cst.Call):
         return node in state.calls and outside_name(state.calls[node]) in ("int", "builtins.int")
-    if isinstance(node, cst.Attribute):
-        return _is_option_of_numbers(state, node)
+    if isinstance(node, cst.Attribute):  # ``self.device`` may have the name of an option, ``--device 0``
+        return not origins(state.values.get(node), Role.DEVICE) and _is_option_of_numbers(state, node)
     if isinstance(node, cst.Subscript):
         return _is_element(node) and isinstance(node.value, cst.Attribute) and _is_option_of_numbers(state, node.value)
     binding = unit.names.binding(node) if isinstance(node, cst.Name) else None

@@ -5,7 +5,7 @@ process has read; or there is a finding.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -64,6 +64,17 @@ def decisions(
     yield from _by_the_clock(unit, reach, joint)
     everywhere = state.once((_under_conditions, joint), lambda: list(_under_conditions(joint, reducer)))
     yield from (answer for where, answer in everywhere if where is unit)
+
+
+def counted_together(reducer: Reducer, unit: Unit, node: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
+    """Whether a statement adds what is the same on all processes, ``waited += 1``, and the conditions around it are
+    made equal by some reductions: then so is the total."""
+    equality, made = reducer.equality, {gather.node for gather in gathers}
+    if not isinstance(node, cst.AugAssign) or equality.is_local(unit, node.value):
+        return False
+    tests = [around.test for around in unit.names.enclosing(node, cst.If) if isinstance(around, cst.If)]
+    asked = [reducer.whole(unit, test, _BECAUSE) for test in tests if equality.is_local(unit, test)]
+    return bool(asked) and all(wanted is not None and {g.node for g in wanted} <= made for wanted in asked)
 
 
 def _undecided(joint: Joint, unit: Unit, found: Decision, reducer: Reducer | None = None) -> LocalDecision:

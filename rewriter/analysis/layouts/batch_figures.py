@@ -243,8 +243,9 @@ class BatchFigures:
 
     def _is_number(self, total: Total, value: cst.BaseExpression) -> bool:
         """Whether what is collected, of which nothing else is known, is a number of the batch and not rows of it."""
-        if isinstance(total.node, cst.Call):
-            return method_name(total.node) != "extend" and self._is_averaged(total)
+        if total.lists:
+            rows = isinstance(total.node, cst.Call) and method_name(total.node) == "extend"
+            return not rows and self._is_averaged(total)
         return not any(is_container(self.layouts.value(one)) for one in (total.place, value))
 
     def _is_averaged(self, total: Total) -> bool:
@@ -280,7 +281,7 @@ class BatchFigures:
         """Whether the entries of a list are shown or given as their sum, with nothing that divides it: as many as there
         are batches."""
         binding = self.unit.names.binding(total.kept_in) if isinstance(total.kept_in, cst.Name) else None
-        if not isinstance(total.node, cst.Call) or binding is None:
+        if not total.lists or binding is None:
             return False
         return any(self._is_sum_alone(read) for read in binding.reads)
 
@@ -288,7 +289,7 @@ class BatchFigures:
         """The constant that what is added up in a variable is divided by after the loop."""
         place = total.place
         binding = self.unit.names.binding(place) if isinstance(place, cst.Name) else None
-        if binding is None or isinstance(total.node, cst.Call):
+        if binding is None or total.lists:
             return None
         if not follows_batches(reach_of(self.state), self.loop):
             return None  # it ends after so many batches as are written out, on any number of processes

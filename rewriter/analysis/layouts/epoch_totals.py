@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from ...facts.torch_api.kinds.tensors import Concat
+from ...facts.torch_api.loading import transfer
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name
+from ..dataflow.callees import method_name, outside_names
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit
+from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from ..training.step_counts import bars
@@ -21,6 +24,7 @@ from .loop_step import is_synchronised
 from .losses import assigned
 
 LISTS = frozenset({"append", "extend"})
+_NUMPY_ROWS = frozenset({"np.r_", "numpy.r_"})
 
 
 @dataclass(eq=False)
@@ -32,6 +36,13 @@ class Total:
     """What is added."""
     place: cst.BaseExpression
     """Where it is kept: a variable, an attribute, an entry, the object whose method is called."""
+    joins: bool = False
+    """What is kept is set anew with further entries: ``losses = np.append(losses, loss.item())``."""
+
+    @property
+    def lists(self) -> bool:
+        """Whether it adds entries, and no numbers to a number, as far as the statement itself says it."""
+        return self.joins or isinstance(self.node, cst.Call)
 
     @property
     def kept_in(self) -> cst.BaseExpression:
@@ -48,9 +59,9 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
         if isinstance(node, cst.AugAssign):
             yield Total(node, [node.value], node.target)
         elif isinstance(node, cst.Assign) and len(node.targets) == 1:
-            added = _added(node)
-            if added is not None:
-                yield Total(node, [added], node.targets[0].target)
+            added, joined = _added(node), joined_to(state, node)
+            if added is not None or joined:
+                yield Total(node, [added] if added is not None else joined, node.targets[0].target, added is None)
         elif isinstance(node, cst.Call) and collects(state, node):
             holder = node.func.value if isinstance(node.func, cst.Attribute) else None
             if holder is not None and not is_synchronised(state, node) and not any(bars(unit, holder)):
@@ -161,6 +172,28 @@ def _added(node: cst.Assign) -> cst.BaseExpression | None:
     if value.left.deep_equals(target):
         return value.right
     return value.left if value.right.deep_equals(target) else None
+
+
+def joined_to(state: State, node: cst.Assign) -> list[cst.BaseExpression]:
+    """The entries that are joined to what was there: ``rows = torch.cat((rows, out))``, ``names = [*names, name]``,
+    ``losses = np.append(losses, loss.item())``; none where it does something else."""
+    target = node.targets[0].target
+    parts: list[cst.BaseExpression] = []
+    value = node.value
+    record = state.calls.get(value) if isinstance(value, cst.Call) else None
+    if isinstance(value, cst.Call) and record is not None:
+        if any(isinstance(one := transfer(name, Concat), Concat) and not one.new for name in outside_names(record)):
+            given = [arg.value for arg in value.args if arg.keyword is None]
+            first = given[0] if given else None
+            parts = [e.value for e in first.elements] if isinstance(first, (cst.Tuple, cst.List)) else given[:2]
+    elif isinstance(value, (cst.Tuple, cst.List)):
+        parts = [element.value for element in value.elements]
+        if not any(isinstance(e, cst.StarredElement) and e.value.deep_equals(target) for e in value.elements):
+            return []
+    elif isinstance(value, cst.Subscript) and dotted(value.value) in _NUMPY_ROWS:
+        parts = [e.slice.value for e in value.slice if isinstance(e.slice, cst.Index)]
+    rest = [part for part in parts if not part.deep_equals(target)]
+    return rest if len(rest) < len(parts) else []
 
 
 def _is_written_out(place: cst.Subscript) -> bool:

@@ -9,9 +9,10 @@ import libcst as cst
 from ...facts.module import Count
 from ...facts.roles import Origin
 from ..dataflow.values import State, Unit
-from ..syntax.nodes import counter, dotted, keyword
+from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
+from .batch_numbers import counters
 from .engine.layout import ShardSize
 from .loop_layouts import LoopLayouts, layouts_of
 
@@ -32,12 +33,10 @@ def rows_done(
         sizes = frozenset(_sizes(state.loaders.get(loop, ())) if not kept else ())
         if loop in training.train_loops and loop in unit.names.parents:
             yield from _added(unit, loop, sizes)
-        number = counter(loop) if isinstance(loop, cst.For) and loop in training.train_loops else None
-        binding = unit.names.binding(number) if isinstance(number, cst.Name) and loop in unit.names.parents else None
-        if binding is None or not isinstance(loop, cst.For):
+        if loop not in training.train_loops or loop not in unit.names.parents or not isinstance(loop, cst.For):
             continue
         layouts: LoopLayouts | None = None
-        reads = set(binding.reads)
+        reads = {read for binding in counters(unit, loop) for read in binding.reads}
         for node in nodes_in(loop.body, cst.BinaryOperation):
             if not isinstance(node.operator, cst.Multiply):
                 continue

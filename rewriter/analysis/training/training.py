@@ -301,8 +301,10 @@ def is_trainer(state: State, module: Origin) -> bool:
 
 
 def _trainers(state: State) -> set[Thing]:
-    """The modules without a forward pass that keep a loader or an optimizer."""
+    """The modules without a forward pass that keep a loader or an optimizer: none whose own weights that holds, in
+    layers that it makes itself."""
     keepers = {thing for thing, held in state.fields() if origins(held, Role.LOADER, Role.OPTIMIZER)}
+    keepers -= {params.source for held in state.related.values() for params in origins(held, Role.PARAMETERS)}
     classes = {thing: klass for thing in keepers if (klass := state.klass.get(thing)) is not None}
     return {thing for thing, klass in classes.items() if klass.method("forward") is None}
 

@@ -325,6 +325,14 @@ def test_what_changes_is_named_by_cell_and_line() -> None:
     assert len(told) == 1 and told[0].startswith("Dropout (cell 2, line 3): each process draws its own noise")
 
 
+def test_a_plot_that_asks_for_the_library_shows_in_the_same_condition() -> None:
+    """Without the library the notebook ended in an AttributeError of None."""
+    show = "if plt is not None:\n    plt.plot(history)\n    plt.title('loss')"
+    there = "try:\n    import matplotlib.pyplot as plt\nexcept ImportError:\n    plt = None\n"
+    file = _migrated(there + IMPORTS, BUILD, HISTORY, show, EVALUATION)
+    assert _cells(file.after)[-1].endswith(f"\n\n{show}\n    plt.show()")
+
+
 def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     show = "plt.plot(history)"
     file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, show, EVALUATION)
@@ -334,6 +342,13 @@ def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     assert training.count("plt") == 2 and "accelerator.is_main_process" not in file.after.decode()
     told = [text for text in expectations(Result((file,), 1)) if "comes after the whole training" in text]
     assert len(told) == 1 and told[0].startswith("What cell 4, line 1 shows comes after the whole training")
+
+
+def test_a_cell_that_reads_a_number_off_a_list_changes_nothing_of_it() -> None:
+    """``history[-1].item()`` was taken for a change of what the plot above it shows, and the notebook was refused."""
+    last = "print(history[-1].item())\nmodel = model.cuda()"
+    file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, "plt.plot(history)", last)
+    assert file.changed and not file.blocked
 
 
 def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
@@ -1118,6 +1133,21 @@ def test_an_import_that_the_training_repeats_stays_in_its_cell(again: str) -> No
     assert [d.id for d in file.diagnoses] == []
     last = _cells(file.after)[2]
     assert last.startswith(f"{again}\n") and "import" not in last.partition("def training_function")[2]
+
+
+@pytest.mark.parametrize("named", ["", "import json\n"], ids=["here alone", "repeated"])
+def test_a_comment_above_imports_alone_stays_with_them(named: str) -> None:
+    head = "# what is read\nimport json"
+    file = _migrated(f"{IMPORTS}\n{named}", BUILD, f"{head}\n\n# the training\n{LOOP}\njson.dumps(1)")
+    assert [d.id for d in file.diagnoses] == []
+    last = _cells(file.after)[2]
+    assert last.startswith(f"{head}\n") and "# what" not in last.partition("def training_function")[2]
+    assert "# the training\n" in last.partition("def training_function")[2]
+
+
+def test_a_comment_above_an_import_and_what_follows_goes_with_that() -> None:
+    file = _migrated(IMPORTS, BUILD, f"# train\nimport json\n{LOOP}\njson.dumps(1)")
+    assert "# train\n" in _cells(file.after)[2].partition("def training_function")[2]
 
 
 OTHER_IMPORTS = {

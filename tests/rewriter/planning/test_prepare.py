@@ -820,3 +820,50 @@ def test_loaders_are_prepared_in_one_order_wherever_objects_are_in_memory(
 
 def _address(addresses: dict[int, int], way: int, origin: Origin) -> int:
     return addresses.setdefault(id(origin), 10_000 + way * len(addresses))
+
+
+OWN_TRAINERS = """\
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class One(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(8, 4)
+        self.head = nn.Linear(4, 2)
+        self.rule = torch.optim.SGD([*self.encoder.parameters(), *self.head.parameters()], lr=0.1)
+    def fit(self, loader):
+        for x, y in loader:
+            self.rule.zero_grad()
+            loss = nn.functional.cross_entropy(self.head(self.encoder(x)), y)
+            loss.backward()
+            self.rule.step()
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(8, 4), nn.Linear(8, 4)
+        self.head = nn.Linear(4, 2)
+        weights = list(self.left.parameters()) + list(self.right.parameters()) + list(self.head.parameters())
+        self.rule = torch.optim.SGD(weights, lr=0.1)
+    def fit(self, loader):
+        for x, y in loader:
+            self.rule.zero_grad()
+            loss = nn.functional.cross_entropy(self.head(self.left(x) + self.right(x)), y)
+            loss.backward()
+            self.rule.step()
+loader = DataLoader(rows, batch_size=8)
+if "two" in sys.argv:
+    model = Two()
+else:
+    model = One()
+model.fit(loader)
+"""
+
+
+def test_a_module_that_trains_its_own_layers_is_prepared_and_not_each_of_them(
+    trained_project: Callable[..., tuple[dict[str, str], list[str]]],
+) -> None:
+    texts, findings = trained_project(train=OWN_TRAINERS)
+    prepared = "model, model.rule, loader = accelerator.prepare(\n    model, model.rule, loader\n)\n"
+    assert prepared in texts["train"] and findings == []

@@ -643,3 +643,39 @@ def test_what_an_edit_sets_can_be_set(made: str, fixed: bool) -> None:
     own = "config.device = 0\n"
     loop = "for x, y in loader:\n"
     assert broken(emitted.replace(loop, own + loop), start.replace(loop, own + loop)) == set()
+
+
+def test_a_star_import_binds_no_name_that_the_script_bound_itself() -> None:
+    star = "from helpers import *\n"
+    on = 'on = torch.device("cuda")\n'
+    made = "accelerator = Accelerator()"
+    before = BEFORE.replace(HEAD, HEAD + star + on).replace("nn.Linear(2, 2)", "nn.Linear(2, 2).to(on)")
+    after = AFTER.replace(HEAD, HEAD + star)
+    assert broken(after, before) == set()
+    assert broken(after.replace(made, 'accelerator = Accelerator(cpu=on == "cpu")'), before) == {"name-bound"}
+    assert broken(after.replace(made, "accelerator = Accelerator(cpu=CPU)"), before + "print(CPU)\n") == set()
+
+
+def test_what_is_prepared_is_an_attribute_of_every_class_that_its_object_may_have() -> None:
+    classes = """\
+class One(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.left(x)
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.right = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.right(x)
+"""
+    head, made = HEAD + classes, "model = One() if data else Two()\n"
+    before = BEFORE.replace(HEAD, head).replace("model = nn.Linear(2, 2)\n", made)
+    after = AFTER.replace(HEAD, head).replace("model = nn.Linear(2, 2)\n", made)
+    assert broken(after, before) == set()
+    prepared = "model.left, model, optimizer, loader = accelerator.prepare(model.left, model, optimizer, loader)\n"
+    assert broken(after.replace(PREPARE, prepared), before) == {"attribute-bound"}
+    other = after.replace(PREPARE, prepared).replace("        self.right = ", "        self.left = self.right = ")
+    assert broken(other, before) == set()

@@ -30,6 +30,7 @@ for x, y in rows:
     rule.step()
 """
 LACKING = 'args.on == "cuda" and not torch.cuda.is_available()'
+HERE = '"cuda" if torch.cuda.is_available() else "cpu"'
 CHOICES = {
     "a warning in the first branch, the option in the last": (
         f'if {LACKING}:\n    print("none there")\n    device = "cpu"\nelse:\n    device = args.on',
@@ -51,6 +52,31 @@ CHOICES = {
     "the choice reads the device itself, where none is named": (
         'device = args.on\nif device is None:\n    device = "cuda" if torch.cuda.is_available() else "cpu"',
         '(not (args.on is None)) and (args.on == "cpu")',
+    ),
+    "a word that becomes a device": ("device = args.on\ndevice = torch.device(device)", 'args.on == "cpu"'),
+    "a word that is chosen, and becomes a device": (
+        'device = args.on if torch.cuda.is_available() else "cpu"\ndevice = torch.device(device)',
+        'args.on == "cpu"',
+    ),
+    "a choice between two words, then a device": (
+        'if args.on == "host":\n    device = "cpu"\nelse:\n    device = "cuda:0"\ndevice = torch.device(device)',
+        'args.on == "host"',
+    ),
+    "what torch finds becomes a device": (
+        'device = f"cuda:{len(args.on)}" if torch.cuda.is_available() else "cpu"\ndevice = torch.device(device)',
+        None,
+    ),
+    "another device is kept, or the CPU taken": (
+        'device = "cuda" if torch.cuda.is_available() else "cpu"\ndevice = "cpu" if args.on == "host" else device',
+        'args.on == "host"',
+    ),
+    "another word stands for what is there": (
+        'device = args.on\nif args.on == "auto":\n    device = "cuda" if torch.cuda.is_available() else "cpu"',
+        'args.on == "cpu"',
+    ),
+    "another word does, in one expression": (
+        f'device = args.on if args.on != "auto" else {HERE}',
+        'args.on == "cpu"',
     ),
     "in one expression": (f'device = "cpu" if {LACKING} else args.on', 'args.on == "cpu"'),
     "torch alone, and prints": (

@@ -263,3 +263,39 @@ def test_a_forward_in_a_module_of_its_own_names_the_gpu_of_the_process(
     inner = dedent(INNER).format(aims=aims.replace("\n", "\n        "))
     after, findings = trained_project(train=dedent(train), net=inner)
     assert not findings and becomes in after["net"]
+
+
+KEPT_DEVICE = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Net(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+        self.body = nn.Linear(4, 2)
+    def scaled(self, x):
+        return x * torch.full((4,), 2.0).to(self.device)
+    def forward(self, x):
+        return self.body(self.scaled(x))
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", type=int, default=0)
+    args = parser.parse_args()
+    device = torch.device(f"cuda:{args.device}" if torch.cuda.is_available() else "cpu")
+    net = Net(device).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in DataLoader(rows, batch_size=8):
+        x, y = x.to(device), y.to(device)
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_a_device_that_an_object_keeps_is_no_number_because_an_option_has_its_name(trained_project: Project) -> None:
+    texts, findings = trained_project(train=KEPT_DEVICE)
+    assert "self.device = device\n" in texts["train"] and ".to(self.device)" in texts["train"]
+    assert "net = Net(accelerator.device)\n" in texts["train"] and set(findings) <= {"unread-option"}

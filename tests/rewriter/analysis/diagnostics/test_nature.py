@@ -467,6 +467,7 @@ def evaluate():
         ("print(f'{i * args.size} of {len(data)}')", ["i * args.size"]),
         ("print(i * args.other + len(x))", ["i * args.other + len(x)"]),
         ("seen += args.size\n    print(seen)", ["seen += args.size"]),
+        ("seen += 1\n    print(seen * args.size)", []),
         ("seen += args.size\n    print(total / seen)", []),
         ("seen += args.size", []),
         ("print(i * args.other + 1)", []),
@@ -482,6 +483,7 @@ def evaluate():
         "the size alone",
         "the size by another name",
         "the size added up",
+        "what not every step counts",
         "what is divided by",
         "what nothing shows",
         "another",
@@ -494,15 +496,20 @@ def test_rows_that_a_loop_has_gone_through(shown: str, names: list[str]) -> None
     assert _rows_done(shown, Config()) == names
 
 
+@pytest.mark.parametrize(("counted", "names"), [("seen += 1", ["seen * args.size"]), ("seen += 2", [])])
+def test_rows_of_the_steps_that_are_counted_by_hand(counted: str, names: list[str]) -> None:
+    assert _rows_done("print(f'{seen * args.size} of {len(data)}')", Config(), counted) == names
+
+
 def test_rows_of_global_batches_by_the_size_that_the_script_gives() -> None:
     assert _rows_done("print(i * args.size + 1)", Config(keep_global_batch=True)) == []
     assert _rows_done("print(i * args.other + len(x))", Config(keep_global_batch=True)) == []
     assert _rows_done("print(i * len(x))", Config(keep_global_batch=True)) == ["i * len(x)"]
 
 
-def _rows_done(shown: str, config: Config) -> list[str]:
+def _rows_done(shown: str, config: Config, counted: str = "pass") -> list[str]:
     text = (
-        RUNNING.replace("COLLECT", "pass")
+        RUNNING.replace("COLLECT", counted)
         .replace("LOG", shown)
         .replace("DataLoader(train)", "DataLoader(train, args.size)")
     )
