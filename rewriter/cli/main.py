@@ -341,7 +341,7 @@ def _hints(
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
     if result.changed and (writes or not hook) and verdict is None:  # a verification has it
         package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
-        yield f"It needs:  pip install '{package}', where the script runs"
+        yield f"It needs:  pip install '{package}'  # where the script runs"
     if in_short(result, survey, request) and not hook:
         yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:
