@@ -244,10 +244,15 @@ def discover(
     return found, refused
 
 
+def _numbered(name: str) -> list[str | int]:
+    """A name as people sort it: ``a2.py`` comes before ``a10.py``."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+
+
 def _walk(folder: str) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the Python files below a folder, sorted by name, with their ``stat`` results."""
+    """Yield the Python files below a folder, sorted by name and by the numbers in it, with their ``stat`` results."""
     with os.scandir(folder) as entries:
-        inside = sorted(entries, key=lambda entry: entry.name)
+        inside = sorted(entries, key=lambda entry: (_numbered(entry.name.partition(".")[0]), entry.name))
     for entry in inside:
         name = entry.name
         if name.startswith("."):

@@ -231,10 +231,9 @@ def _verify(result: Result, survey: Survey, request: Request) -> SeenVerdict | N
         return None
     from ..verify.handover import verify
 
-    runs = 1 + len(request.verify.procs)
     say(
-        f"verifying: {runs} runs of up to {request.verify.steps} steps, of the original and of the migrated script, in "
-        "copies of their folder. Where they differ, the original runs up to two more times ..."
+        f"verifying: some {2 + len(request.verify.procs)} runs of the original and the migrated script, of up to "
+        f"{request.verify.steps} steps each, in copies of their folder; where they differ, two more ..."
     )
     return verify(result.changed, Path(request.paths[0]), request.verify, result.options.get("strategy") == "fsdp")
 
@@ -342,7 +341,7 @@ def _hints(
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
     if result.changed and (writes or not hook) and verdict is None:  # a verification has it
         package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
-        yield f"It needs:  pip install '{package}', where the script runs"
+        yield f"It needs:  pip install '{package}'  # where the script runs"
     if in_short(result, survey, request) and not hook:
         yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:

@@ -15,6 +15,8 @@ FRAMED = 50
 """The code of so many findings is shown, the most serious ones."""
 _SHOWN = 10
 """The code of so many places of one finding is shown."""
+_LONG_END = 4
+"""An end of so many words that two findings have is said once."""
 _NAMED = 6
 """So many other places of a finding are named."""
 
@@ -61,13 +63,32 @@ class FindingGroup(NamedTuple):
         """The lines of code to show: that of the first place, those of which something else is said, and the cause."""
         found: list[View] = []
         said = {self.first.message: None}
+        lines = {self.places()[0]}
         for number, (_, file, diagnosis) in enumerate(self.members):
+            at = place(file, diagnosis.line)
             if not number:
                 found += [view for view in views(file, diagnosis) if not view.is_cause]
-            elif diagnosis.message not in said and len(said) < _SHOWN:
+            elif diagnosis.message not in said and at not in lines and len(said) < _SHOWN:
                 said[diagnosis.message] = None
-                found += [view for view in views(file, diagnosis, diagnosis.message) if not view.is_cause]
+                lines.add(at)
+                found += [
+                    view for view in views(file, diagnosis, _own_words(diagnosis, self.first)) if not view.is_cause
+                ]
         return found + [view for view in views(self.file, self.first) if view.is_cause]
+
+
+def _own_words(found: Diagnosis, first: Diagnosis) -> str:
+    """What a finding says that the first of its group does not: without a long end that both have, and nothing where
+    that is the code that is underlined."""
+    mine, others = found.message.split(" "), first.message.split(" ")
+    whole = len(mine)
+    while mine and others and mine[-1] == others[-1]:
+        mine.pop()
+        others.pop()
+    if whole - len(mine) < _LONG_END:
+        return found.message
+    words = " ".join(mine).rstrip(",:;")
+    return "" if words.startswith("`") and words.find("`", 1) == len(words) - 1 else words
 
 
 def groups(result: Result) -> list[FindingGroup]:

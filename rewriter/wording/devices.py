@@ -138,13 +138,17 @@ def _cpu_choice(found: CpuChoice) -> Finding:
 
 @worded.register(CpuChoices)
 def _cpu_choices(found: CpuChoices) -> Finding:
+    conditions = list(dict.fromkeys(text.replace("self.", "") for text in found.conditions))
+    listed = ", ".join(f"`{text}`" for text in conditions)
+    said = f"several conditions decide whether the CPU is used ({listed})"
+    if len(conditions) == 1:
+        said = f"{listed} decides in several places whether the CPU is used, and may be another condition in each"
     return Finding(
         "device-flag",
         found.node,
-        f"several conditions decide whether the CPU is used ({', '.join(f'`{one}`' for one in found.conditions)}): the "
-        "accelerator uses the available device",
+        f"{said}: the accelerator uses the available device",
         "no action needed if it should train on a GPU wherever there is one; otherwise pass the condition that decides "
-        f"for the model: Accelerator(cpu={found.conditions[0]})",
+        f"for the model: Accelerator(cpu={conditions[0]})",
         Severity.REVIEW,
         case="several",
     )

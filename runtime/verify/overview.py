@@ -136,10 +136,11 @@ def _broken(promise: Promise) -> VerdictRow:
 
 def _together(alike: Sequence[Promise], why: str) -> VerdictRow:
     """Promises of which the same is said, in one row."""
-    words = list(dict.fromkeys(p.promise if NOT_COMPARED not in p.detail else _excused(p) for p in alike))
+    excused = {p.promise: _excused(p) for p in alike if NOT_COMPARED in p.detail}
+    words = list(dict.fromkeys(excused.get(p.promise, p.promise) for p in alike))
     row = _row(alike, why)
     if len(words) == 1:
-        return row
+        return replace(row, promise=words[0])
     return replace(row, promise=f"{len(words)} promises", detail=f"{why}: {'; '.join(words)}".removeprefix(": "))
 
 

@@ -307,3 +307,10 @@ def test_a_rescue_that_fails_says_so(
     monkeypatch.setattr(Path, "replace", only_the_first)
     with pytest.raises(SourceError, match=r"the old text could not be restored: .*a.py"):
         write_all(pair)
+
+
+def test_files_are_in_the_order_of_the_numbers_in_their_names(tmp_path: Path) -> None:
+    for name in ("a10.py", "a2.py", "a1.py", "b.py", "10.py", "9.py", "a.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    found, _ = discover([tmp_path])
+    assert [path.name for path in found] == ["9.py", "10.py", "a.py", "a1.py", "a2.py", "a10.py", "b.py"]

@@ -28,7 +28,9 @@ from .file_uses import FileUse, FileUses
 from .path_roots import Root
 
 _WROTE = "this run wrote the file, and all processes read it"
-_TAKEN = "every process has read the file that is taken away here, or written anew"
+_TAKEN = "every process has read {where}the file that is taken away here, or written anew"
+_LONGEST = 60
+"""Longer code is not repeated in a reason."""
 _MAY_HAVE_WRITTEN = "this run may have written the file, and all processes read it"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
@@ -100,7 +102,7 @@ class ReadBack:
         why: dict[cst.CSTNode, str] = {}
         for each in met:
             may = _WROTE if each not in self._perhaps and _is_sure(unit, each) else _MAY_HAVE_WRITTEN
-            why.setdefault(each.node, _TAKEN if each in left else may)
+            why.setdefault(each.node, _taken(unit, each) if each in left else may)
         return [Wait(node, why[node]) for node in why if self._is_open(unit, node)]
 
     def _is_open(self, unit: Unit, node: cst.CSTNode) -> bool:
@@ -330,6 +332,12 @@ def _of_load(unit: Unit, node: cst.CSTNode, writers: Iterable[cst.CSTNode]) -> _
     loops = names.enclosing(node, cst.For, cst.While)
     again = [loop for loop in loops if any(loop in names.ancestors(writer) for writer in here)][:1]
     return _Meeting(node, (*before, *again) or (names.function(node),))
+
+
+def _taken(unit: Unit, met: _Meeting) -> str:
+    """Why all wait before a file is taken away, with the line that has read it: it may be far above."""
+    code = next((unit.names.one_line(node) for node in met.earlier if node in unit.names.parents), "")
+    return _TAKEN.format(where=f"in `{code}` " if 0 < len(code) <= _LONGEST else "")
 
 
 def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:

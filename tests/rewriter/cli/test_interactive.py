@@ -235,12 +235,12 @@ def test_yes_no_and_help_at_a_terminal(folder: Path) -> None:
     assert "leave these places unchanged" in terminal.until("distributed, 4 edits [y,n,a,e,s,q,?]? ")
     terminal.type("y\n")
     shown = terminal.until("(2/3) Make these 2 edits [y,n,a,i,s,q,?]? ")
-    assert "13    -print(" in shown and "19    -print(" in shown, "each place is shown"
+    assert " 8    -print(" in shown and "14    -print(" in shown, "each place is shown, as the file on disk has it"
     assert shown.count("# main_process: every process would print this\r\n") == 1
     assert "backward" not in shown and '"n" leaves' not in shown
     terminal.type("i\n")
     shown = terminal.until("(2/3, 1 of 2) Make this edit [y,n,a,e,s,q,?]? ")
-    assert "# main_process: every process would print this\r\n13    -print(" in shown
+    assert "# main_process: every process would print this\r\n 8    -print(" in shown
     terminal.type("n\n")
     terminal.until("(2/3, 2 of 2) Make this edit")
     terminal.type("y\n")

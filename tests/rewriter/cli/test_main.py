@@ -188,7 +188,7 @@ def test_a_preview_touches_nothing(migrate: Migrate) -> None:
     assert answer.err.endswith(
         "To apply:  migrate --write a.py\n"
         "To verify: migrate a.py --verify\n"
-        "It needs:  pip install 'torchlift[runtime]', where the script runs\n"
+        "It needs:  pip install 'torchlift[runtime]'  # where the script runs\n"
     )
 
 
@@ -546,7 +546,7 @@ def test_settings_of_the_project_count(migrate: Migrate) -> None:
     _write("pyproject.toml", b'[tool.torchlift]\nexclude = ["old"]\ntarget = "accelerate"\nkeep-global-batch = true\n')
     answer = migrate(".", "old/b.py")
     assert re.findall(rb"^--- (.*)$", answer.out, re.MULTILINE) == [b"a/a.py"]
-    assert "It needs:  pip install 'accelerate', where the script runs\n" in answer.err
+    assert "It needs:  pip install 'accelerate'  # where the script runs\n" in answer.err
     assert "is the global batch size" in answer.err
 
 

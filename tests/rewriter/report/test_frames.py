@@ -264,12 +264,18 @@ def test_findings_with_one_remedy_are_one_and_each_says_its_own() -> None:
     """Six draws of a data set had six findings with the same help."""
     text = "a = draw(1)\nb = draw(2)\n"
     told = [
-        Diagnosis("unseeded", Severity.REVIEW, f"`draw({n})` differs", "seed it", n, 5, 12, case="draw") for n in (1, 2)
+        Diagnosis(
+            "unseeded", Severity.REVIEW, f"`draw({n})` is another one on each process", "seed", n, 5, 12, case="draw"
+        )
+        for n in (1, 2)
     ]
     file = FileResult(decode(text.encode(), Path("x.py")), text.encode(), diagnoses=tuple(told))
     (group,) = groups(Result((file,), 1))
     assert group.places() == ["x.py:1", "x.py:2"]
-    assert [view.label for view in group.shown()] == ["", "`draw(2)` differs"]
+    assert [view.label for view in group.shown()] == ["", ""], "what is underlined need not be repeated"
+    more = told[1]._replace(message="`b` is drawn here, another one on each process")
+    (group,) = groups(Result((file._replace(diagnoses=(told[0], more)),), 1))
+    assert [view.label for view in group.shown()] == ["", "`b` is drawn here"]
     others = groups(Result((file._replace(diagnoses=(told[0], told[1]._replace(remedy="seed that"))),), 1))
     assert len(others) == 2
 
@@ -283,3 +289,15 @@ def test_a_line_that_is_cut_keeps_its_beginning() -> None:
     lines = list(frame(list(views(file, told)), width=76, paint=lambda text, _: text))
     assert lines[0].startswith("1 | optimizer = Adam...") and lines[0].endswith("options.weight_decay)")
     assert lines[1].index("^") == lines[0].index("options.weight") and max(map(len, lines)) <= 76
+
+
+def test_a_line_of_which_one_cause_is_said_twice_is_shown_once() -> None:
+    """Whether a rate changes, and what it is computed from, depend on the same value of the same line."""
+    text = "if score > best:\n    rate = rate / 2\n"
+    cause = CausePlace("each process has its own here", 2, 5, 9, "    rate = rate / 2")
+    told = [
+        Diagnosis("local-decision", Severity.BLOCKED, words, "decide", 1, 4, 16, cause) for words in ("whether", "from")
+    ]
+    file = FileResult(decode(text.encode(), Path("x.py")), text.encode(), diagnoses=tuple(told))
+    (group,) = groups(Result((file,), 1))
+    assert [view.number for view in group.shown()] == [1, 2]

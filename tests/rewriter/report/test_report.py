@@ -20,7 +20,6 @@ from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.diff import base_of, patch, shown
 from torchlift.rewriter.report.explaining import address
 from torchlift.rewriter.report.github import workflow_commands
-from torchlift.rewriter.report.hook import hook_lines
 from torchlift.rewriter.report.json_report import json_report
 from torchlift.rewriter.report.roles import roles_table
 from torchlift.rewriter.report.sarif import sarif
@@ -198,12 +197,11 @@ def test_the_summary_says_when_nothing_is_found() -> None:
 
 
 def test_code_to_write_has_lines_of_its_own() -> None:
-    """In a preview and a hook; for machines it is between backticks, on one line."""
+    """In a preview; for machines it is between backticks, on one line."""
     remedy = "decide as one:\n    if both():\nCreate it first:\n    import x\n    x.make()"
     result = Result((_file("train.py", BEFORE, AFTER, Diagnosis("clip", Severity.BLOCKED, "m", remedy, 4)),), 1)
     lines = ["help: decide as one:", "          if both():", "      Create it first:", "          import x"]
     assert "\n".join(f"    {line}" for line in lines) in summary(result, [])
-    assert "\n".join(f"  {line}" for line in lines) in hook_lines(result, [])
     said = "decide as one: `if both():`. Create it first: `import x; x.make()`"
     found = json.loads(json_report(result, [], status=2, written=False))["files"][0]["findings"]
     assert found[0]["remedy"] == said and f"m%0Ahelp: {said}" in workflow_commands(result, [])

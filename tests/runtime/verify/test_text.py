@@ -181,6 +181,20 @@ def test_a_trace_that_is_not_there_yet_has_no_steps(tmp_path: Any) -> None:
     assert "original: starting, 3 s" in terminal.getvalue()
 
 
+def test_what_was_not_compared_is_said_beside_broken_promises() -> None:
+    """A number that differs by design is not simply held."""
+    detail = "2 lines; 2 numbers not compared: the loss, or another figure, of one process's own rows"
+    numbers = promise("numbers", Outcome.HELD, detail)
+    listed = rows(
+        (promise("losses", Outcome.BROKEN, "apart"), numbers, replace(numbers, processes=1, detail="2 lines"))
+    )
+    (held,) = [row for row in listed if row.outcome is Outcome.HELD]
+    assert (
+        held.promise
+        == f"{numbers.promise} (2 numbers not compared: the loss, or another figure, of one process's own rows)"
+    )
+
+
 def test_a_script_that_fails_may_only_need_longer_passes() -> None:
     """It compared the predictions of a shortened pass with all rows, and was called broken."""
     said = conclusion(replace(VERDICT, status=2, original_error=Failure(error="ValueError", at="a.py:1", traceback="")))

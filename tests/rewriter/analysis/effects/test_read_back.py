@@ -119,3 +119,18 @@ def test_the_folders_that_a_function_is_given_are_known(written: str, waits: boo
     text, findings = trained(top=EXTRACTS.format(written=written), end=calls)
     assert (f'{WAIT}\nextract("/all/raw/dogs")' in text) is waits
     assert findings == []
+
+
+def test_the_reason_of_a_wait_names_the_line_that_has_read_the_file() -> None:
+    """It said that a file is taken away, at a line in which no file is in sight."""
+    text = (
+        "import os\nimport torch\nfrom torch.utils.data import DataLoader\nmodel = torch.nn.Linear(4, 2)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in DataLoader(rows, batch_size=8):\n"
+        "    loss = torch.nn.functional.cross_entropy(model(x), y)\n    optimizer.zero_grad()\n    loss.backward()\n"
+        "    optimizer.step()\nsaid = open('now.txt').read()\nprint(said)\nos.remove('now.txt')\n"
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    reasons = [change.reason for change in file.changes if "has read" in change.reason]
+    assert reasons[:1] == [
+        "every process has read in `said = open('now.txt').read()` the file that is taken away here, or written anew"
+    ]
