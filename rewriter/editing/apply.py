@@ -281,8 +281,9 @@ class _Application:
 def _indented(statement: cst.CSTNode, indent: str | None) -> cst.CSTNode:
     """A statement whose block has an indentation."""
     block = statement.body if isinstance(statement, _BLOCKS) else None
-    plain = isinstance(block, cst.IndentedBlock) and block.indent is None and indent is not None
-    return statement.with_changes(body=block.with_changes(indent=indent)) if plain else statement
+    if isinstance(block, cst.IndentedBlock) and block.indent is None and indent is not None:
+        return statement.with_changes(body=block.with_changes(indent=indent))
+    return statement
 
 
 def _continues(above: cst.If, node: cst.If) -> bool:
