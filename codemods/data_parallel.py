@@ -43,7 +43,16 @@ import libcst as cst
 from torchlift.rewriter.facts.module import ModuleFacts
 from torchlift.rewriter.facts.placement import Move, WrapperRead
 
-from ..rewriter.editing.edits import AddArgument, Edit, Remove, Replace, applied_model, opened, speaks_of_device
+from ..rewriter.editing.edits import (
+    AddArgument,
+    Edit,
+    Remove,
+    Replace,
+    applied_model,
+    opened,
+    speaks_of_device,
+    speaks_of_parallelism,
+)
 from ..rewriter.facts.manual_ddp import PLAIN_KEYS
 from ..rewriter.findings import Finding, Severity
 from ..rewriter.rule import rule
@@ -57,7 +66,7 @@ def data_parallel(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     for wrapper in facts.wrappers:
         if wrapper.move is Move.STATEMENT and wrapper.statement is not None:
             told = frozenset({"main_process"})
-            yield Remove(ID, wrapper.statement, reason=wrapper.because, drops=speaks_of_device, absorbs=told)
+            yield Remove(ID, wrapper.statement, reason=wrapper.because, drops=_speaks_of_it, absorbs=told)
         elif wrapper.move is Move.CALL:
             yield Replace(ID, wrapper.node, applied_model, reason=wrapper.because)
         else:
@@ -152,3 +161,7 @@ def _plain(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
 def _model(node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.Attribute)
     return node.value
+
+
+def _speaks_of_it(comment: str) -> bool:
+    return speaks_of_device(comment) or speaks_of_parallelism(comment)

@@ -37,6 +37,7 @@ too. So is its ``else``, where that does the same without the move, or takes the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import libcst as cst
 
@@ -88,7 +89,7 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
             if placement.node not in reduced:  # what is reduced is taken there by that edit
                 yield Replace(ID, placement.node, _on_the_host, reason=reason)
         elif placement.move is Move.PLACE:
-            yield Replace(ID, placement.node, lambda node: _placed(node, facts), reason=reason)
+            yield Replace(ID, placement.node, partial(_placed, facts, placement), reason=reason)
         elif placement.target is not None:
             yield Replace(ID, placement.target, lambda _: _device(facts), reason=reason, whole=True)
         elif _is_cuda(placement.node):
@@ -194,10 +195,12 @@ def _to_device(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
     return node.with_changes(func=node.func.with_changes(attr=cst.Name("to")), args=args)
 
 
-def _placed(node: cst.CSTNode, facts: ModuleFacts) -> cst.CSTNode:
-    """Change ``x`` to ``x.to(accelerator.device)``."""
+def _placed(facts: ModuleFacts, placement: Placement, node: cst.CSTNode) -> cst.CSTNode:
+    """Change ``x`` to ``x.to(accelerator.device)``, or to the device of what it is combined with."""
     assert isinstance(node, cst.BaseExpression)
-    return cst.Call(cst.Attribute(node, cst.Name("to")), [cst.Arg(_device(facts))])
+    beside = placement.beside
+    device = cst.Attribute(beside.deep_clone(), cst.Name("device")) if beside is not None else _device(facts)
+    return cst.Call(cst.Attribute(node, cst.Name("to")), [cst.Arg(device)])
 
 
 def _device(facts: ModuleFacts) -> cst.BaseExpression:

@@ -33,11 +33,12 @@ before the others look for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
-from ..rewriter.editing.edits import Edit, EditGroup, Replace
-from ..rewriter.facts.effects import EffectKind
+from ..rewriter.editing.edits import Edit, EditGroup, Made, Replace
+from ..rewriter.facts.effects import Effect, EffectKind
 from ..rewriter.facts.module import ModuleFacts
 from ..rewriter.findings import Finding
 from ..rewriter.rule import rule
@@ -54,9 +55,10 @@ def downloads(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 ID, effect.node, lambda node: _in_turn(facts, node), reason=effect.because, unit=EditGroup.ALONE
             )
         elif effect.kind is EffectKind.FETCH:
-            yield Replace(
-                ID, effect.node, lambda node: _fetched(facts, node), reason=effect.because, unit=EditGroup.ALONE
-            )
+            made = partial(_fetched, facts, effect)
+            yield Replace(ID, effect.node, made, reason=effect.because, unit=EditGroup.ALONE)
+            if effect.survived:
+                yield _unnoticed(effect)
 
 
 def _in_turn(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
@@ -65,12 +67,27 @@ def _in_turn(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:
     return cst.With([cst.WithItem(first)], cst.IndentedBlock([_inner(node)]), leading_lines=lines)
 
 
-def _fetched(facts: ModuleFacts, node: cst.CSTNode) -> list[cst.CSTNode]:
+def _fetched(facts: ModuleFacts, effect: Effect, node: cst.CSTNode) -> Made:
     lines = getattr(node, "leading_lines", ())
     accelerator = cst.Name(facts.accelerator)
     test = cst.Attribute(accelerator, cst.Name("is_main_process"))
     wait = cst.Expr(cst.Call(cst.Attribute(accelerator, cst.Name("wait_for_everyone"))))
-    return [cst.If(test, cst.IndentedBlock([_inner(node)]), leading_lines=lines), cst.SimpleStatementLine([wait])]
+    once, waits = cst.If(test, cst.IndentedBlock([_inner(node)])), cst.SimpleStatementLine([wait])
+    if effect.survived:  # the others wait for a main process that fails, too
+        always = cst.Finally(cst.IndentedBlock([waits]))
+        return cst.Try(cst.IndentedBlock([once]), finalbody=always, leading_lines=lines)
+    return [once.with_changes(leading_lines=lines), waits]
+
+
+def _unnoticed(effect: Effect) -> Finding:
+    return Finding(
+        ID,
+        effect.node,
+        f"only the main process downloads this, and `{effect.survived}` goes on after an error: where the download "
+        "fails, the other processes have no error here: they go on without the file, and not as the main process does",
+        "raise the error again, so that the launcher ends all processes",
+        case="swallowed",
+    )
 
 
 def _inner(node: cst.CSTNode) -> cst.BaseStatement:

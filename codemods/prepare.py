@@ -31,6 +31,7 @@ which is correct.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
@@ -47,7 +48,13 @@ ID = "prepare"
 
 @rule(ID, doc=__doc__)
 def prepare(facts: ModuleFacts) -> Iterator[Edit | Finding]:
-    """Write the ``prepare`` calls."""
+    """Write the ``prepare`` calls, and the loaders that stay whole beside the prepared ones."""
+    for copy in facts.loader_copies:
+        made = facts.module.code_for_node(copy.made)
+        because = "an evaluation reads the whole set, and the training its shards"
+        yield InsertAfter(ID, copy.node, f"{copy.name} = {made}", reason=because)
+        for read in copy.reads:
+            yield Replace(ID, read, partial(_named, copy.name), reason=because, whole=True)
     for call in facts.prepares:
         if call.wraps is not None:
             yield Replace(ID, call.wraps, lambda node: _wrapped(facts, node), reason=about(call.because, call.wraps))
@@ -59,6 +66,10 @@ def prepare(facts: ModuleFacts) -> Iterator[Edit | Finding]:
                 text = f"{names} = {facts.accelerator}.prepare({names})"
             kind = InsertBefore if call.side is Side.BEFORE else InsertAfter
             yield kind(ID, call.node, text, reason=about(call.because, *call.names))
+
+
+def _named(name: str, _: cst.CSTNode) -> cst.CSTNode:
+    return cst.Name(name)
 
 
 def _wrapped(facts: ModuleFacts, node: cst.CSTNode) -> cst.CSTNode:

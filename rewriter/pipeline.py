@@ -22,6 +22,7 @@ from .editing.apply import apply
 from .editing.diagnosed import Located, diagnoses_of
 from .editing.edits import AddImport, Edit, EditGroup
 from .editing.indentation import Evened, evened, uneven
+from .editing.left_out import RuleEdits, left_out
 from .editing.leftovers import Written, tidied
 from .editing.positions import Starts, code, locate, offset, start
 from .editing.suppressions import skips
@@ -31,7 +32,7 @@ from .findings import Finding, Severity
 from .planning.program_facts import ParsedModule, Understood, understand
 from .planning.remedies import followable
 from .result import BehaviourReport, Change, Diagnosis, FileResult, Result, RoleReport, Trait
-from .rule import Entry, Rule
+from .rule import Entry
 from .source import Source, SourceError, encode, invalid, rejection, too_new
 from .validation.diagnoses import Emitted, diagnoses
 from .wording import worded
@@ -73,16 +74,13 @@ def plan(
         understood = dict(zip(trees, understand(modules, config, layout), strict=True))
         solved = next((known.solved for known in understood.values() if known.solved is not None), None)
         layout = solved.layout if solved is not None else layout
-        rules = {
-            source.path: [e.load() for e in catalogue if (each or {}).get(source.path, config).enables(e.id)]
-            for source in sources
-        }
         files = tuple(
-            _answered(source, trees[source.path], understood[source.path], rules[source.path])
-            if source.path in trees
+            _answered(source, trees[source.path], understood[source.path], catalogue, (each or {}).get(path, config))
+            if (path := source.path) in trees
             else FileResult(source, source.data, diagnoses=(_unread(),))
             for source in sources
         )
+        files = _with_left_out(files, config)
     except RecursionError:
         files = tuple(_too_deep(source) for source in sources)
     except TooComplex:
@@ -99,6 +97,8 @@ class Answered(NamedTuple):
     known: Understood
     edits: tuple[Edit, ...]
     findings: tuple[Finding, ...]
+    left_out: tuple[Edit, ...] = ()
+    """The edits of rules that are not to run."""
 
     @property
     def located(self) -> Located:
@@ -173,7 +173,9 @@ class Plan(NamedTuple):
 def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileResult, ...]:
     """The files of a program with what becomes of its batches, and without the traits that this leaves untrue."""
     by_hand = any(trait.kind == "by-hand" for file in done for trait in file.traits)
-    sharded = config.keep_global_batch or any(d.id == "sharded-batch" for file in done for d in file.diagnoses)
+    sharded = config.keep_global_batch or any(
+        d.id == "sharded-batch" and not d.case for file in done for d in file.diagnoses
+    )
     untrue = _OF_LENGTH if sharded else ()
     gone: tuple[str, ...] = ("statistics", "length", "early-length") if by_hand else untrue
     done = tuple(file._replace(traits=tuple(t for t in file.traits if t.kind not in gone)) for file in done)
@@ -261,7 +263,7 @@ def _unreadable(source: Source, error: cst.ParserSyntaxError) -> SourceError:
     try:
         ast.parse(source.text)
     except SyntaxError as own:
-        line, cause = own.lineno or error.raw_line, own.msg
+        return invalid(source.path, own.lineno or error.raw_line, own.msg, own)
     except ValueError as own:
         line, cause = error.raw_line, str(own)
     else:
@@ -284,14 +286,26 @@ def _options(config: Config) -> dict[str, str]:
     }
 
 
-def _answered(source: Source, parsed: Tree, known: Understood, rules: Sequence[Rule]) -> Answered:
-    answers = [answer for rule in rules for answer in rule(known.facts)]
+def _answered(source: Source, parsed: Tree, known: Understood, catalogue: Sequence[Entry], config: Config) -> Answered:
+    answers = [answer for e in catalogue if config.enables(e.id) for answer in e.load()(known.facts)]
+    others = (answer for e in catalogue if not config.enables(e.id) for answer in e.load()(known.facts))
     names, facts = known.names, known.facts
     edits = tuple(spell(answer, names, facts) for answer in answers if isinstance(answer, Edit))
     edits += tuple(imported(edits, names, facts))
     findings = (*map(worded, facts.findings), *(answer for answer in answers if isinstance(answer, Finding)))
     findings = tuple(followable(finding, facts) for finding in findings)
-    return _without_skipped(Answered(source, parsed, known, edits, findings))
+    left = tuple(answer for answer in others if isinstance(answer, Edit))
+    return _without_skipped(Answered(source, parsed, known, edits, findings, left))
+
+
+def _with_left_out(files: tuple[Answered | FileResult, ...], config: Config) -> tuple[Answered | FileResult, ...]:
+    """The files with a finding for each edit that a rule would make which is not to run, and which the others need."""
+    of_files = {n: RuleEdits(f.edits, f.left_out) for n, f in enumerate(files) if isinstance(f, Answered)}
+    found = left_out(of_files, config) if any(one.not_made for one in of_files.values()) else {}
+    return tuple(
+        file._replace(findings=(*file.findings, *found[n])) if isinstance(file, Answered) and n in found else file
+        for n, file in enumerate(files)
+    )
 
 
 def _without_skipped(file: Answered) -> Answered:

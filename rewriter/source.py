@@ -34,13 +34,23 @@ class SourceError(Exception):
     def __str__(self) -> str:
         """One line: ``path:line: cause. remedy``."""
         place = f"{self.path}:{self.line}" if self.line else f"{self.path}"
-        return f"{place}: {self.cause}. {self.remedy}{'.' if self.remedy else ''}".rstrip()
+        ends = "" if self.cause.endswith("?") else "."
+        return f"{place}: {self.cause}{ends} {self.remedy}{'.' if self.remedy else ''}".rstrip()
+
+
+_OF_PYTHON_2 = ("Missing parentheses in call", "multiple exception types must be parenthesized", "leading zeros")
+"""In the messages for what Python 2 has: ``print x``, ``except A, error:``, ``0777``."""
+_OLD = re.compile(r"\basync\s*=|\bexec\s+[\w'\"]|<>|^\s*raise\s+\w+\s*,")
+"""What was Python before 3.7, or 3.0: ``x.cuda(async=True)``."""
 
 
 def invalid(path: Path | str, line: int, message: str, error: SyntaxError | None = None) -> SourceError:
     """The error for a file that the Python which runs ``migrate`` cannot parse."""
     version = ".".join(map(str, sys.version_info[:2]))
+    old = any(sign in message for sign in _OF_PYTHON_2) or (error is not None and _OLD.search(error.text or ""))
     remedy = f"Correct the syntax; if that of a newer Python than {version} is meant, run migrate with that Python"
+    if old:
+        remedy = "This is the syntax of an older Python: bring the file up to date, then migrate"
     told = SourceError(path, line, f"not valid Python: {message}", remedy)
     if error is not None:
         told.code, told.column = (error.text or "").rstrip("\n"), error.offset or 0
@@ -111,6 +121,8 @@ class Source(NamedTuple):
     bom: bool = False
     notebook: Cells | None = None
     """The notebook whose cells ``text`` is made of; ``data`` is then its file."""
+    on_disk: str = ""
+    """What the file holds, where ``text`` has some edits already that are not written yet."""
 
 
 def read(path: Path) -> Source:

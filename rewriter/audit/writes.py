@@ -136,7 +136,7 @@ def _acts(program: AuditedProgram, node: cst.CSTNode) -> bool:
     if record is None or method_name(record.node) in _QUIET:
         return False
     name = outside_name(record)
-    opened = surroundings.opens(name) and opens_to_write(record.node, 1)
+    opened = surroundings.opens(name) and opens_to_write(program.state, record.node, 1)
     return opened or surroundings.writes(name) or _brings(program, record.node)
 
 

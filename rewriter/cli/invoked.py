@@ -14,6 +14,10 @@ from ..config import RawConfig
 from ..facts.command_line import PARSERS, WORDS
 
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(.+?)(?:[ \t]+import\b.*)?$", re.MULTILINE)
+_NEEDED = re.compile(
+    r"add_argument\(\s*['\"][^-'\"]|add_argument\([^'\"]|\brequired\s*=\s*(?!False)|\badd_subparsers\b"
+)
+"""An argument that has no default: by its place, with a name that is not known here, or required."""
 _WORD = re.compile(r"\w+")
 
 
@@ -34,10 +38,13 @@ def invoked() -> str:
 
 
 def takes_arguments(texts: Iterable[str]) -> bool:
-    """Whether a program reads its command line, as far as the texts of its files tell."""
+    """Whether a program may need arguments on its command line, as far as the texts of its files tell: with argparse it
+    says which ones it needs."""
     for text in texts:
-        imported = (word for line in _IMPORT.findall(text) for word in line.split(","))
-        if not PARSERS.isdisjoint(word.split(".")[0].split(" as ")[0].strip() for word in imported):
+        imported = {
+            word.split(".")[0].split(" as ")[0].strip() for line in _IMPORT.findall(text) for word in line.split(",")
+        }
+        if not PARSERS.isdisjoint(imported - {"argparse"}) or ("argparse" in imported and _NEEDED.search(text)):
             return True
         if not WORDS.isdisjoint(_WORD.findall(text)):
             return True
@@ -58,8 +65,14 @@ def _found(program: Path, name: str = "") -> str:
     """The name of a program if the user's path leads to it, else its whole path."""
     name = name or program.name
     found = None if os.environ.get("PRE_COMMIT") else which(name)
-    same = found is not None and program.exists() and Path(found).exists() and Path(found).samefile(program)
+    same = found is not None and program.exists() and Path(found).exists() and _alike(Path(found), program)
     return name if same or not program.is_absolute() else shlex.quote(str(program))
+
+
+def _alike(found: Path, program: Path) -> bool:
+    """Whether two paths lead to one program. The `python` of an environment is a link to the one that it was made of,
+    and what makes it another Python, with other packages, is the folder of the link."""
+    return found.samefile(program) and (program.stem == "migrate" or found.parent.samefile(program.parent))
 
 
 def chosen(options: RawConfig) -> Iterator[str]:

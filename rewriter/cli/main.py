@@ -130,21 +130,24 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         survey = surveyor.look_at(data, "<stdin>")
     for note in surveyor.migrations.notes() if request.verbose else ():
         say(f"cache: {note}")
+    idle: list[str] = []
     if request.options.assume:
         from .assumed import unmatched
 
         texts = (source.text for program in survey.programs for source in program.sources)
-        for told in unmatched(request.options.assume, texts):
-            say(told)
+        idle = list(unmatched(request.options.assume, texts))
     if not survey.files and not survey.refused and request.format == "text":
         if request.write and data is not None:
             write_bytes(data)
         sys.stderr.write(f"Nothing to do: {survey}.\n")
+        _say_all(idle)
         return NOTHING
 
     from ..result import Result
 
     result = Result(tuple(survey.files), survey.checked, survey.options)
+    if request.interactive or request.format != "text":
+        _say_all(idle)
     if request.interactive:
         return _ask(catalogue, request, result, survey)
     status = _status(result, survey.refused, request.check)
@@ -172,10 +175,22 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         out(roles_table(result))
     elif request.write and data is not None and not survey.refused:
         write_bytes(result.changed[0].after if writes and result.changed else data)
-    elif not request.write and not request.check and not (sys.stdout.isatty() and in_short(result, survey, request)):
+    elif not request.write and not request.check and not (sys.stdout.isatty() and _is_shorter(result, survey, request)):
         drawn = _show(result, request)
-    _summarise(result, survey, request, writes, verdict, drawn)
+    if not request.roles or survey.refused:
+        _summarise(result, survey, request, writes, verdict, drawn)
+    _say_all(idle)  # last: above a long preview nobody reads it
     return status
+
+
+def _say_all(lines: Sequence[str]) -> None:
+    for line in lines:
+        say(line)
+
+
+def _is_shorter(result: Result, survey: Survey, request: Request) -> bool:
+    """Whether a terminal shows no diff: each program has one line, or the verdict is what is asked for."""
+    return bool(in_short(result, survey, request)) or request.verify is not None
 
 
 def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: Survey) -> int:
@@ -216,7 +231,11 @@ def _verify(result: Result, survey: Survey, request: Request) -> SeenVerdict | N
         return None
     from ..verify.handover import verify
 
-    say("verifying: running the original and the migrated script in copies of their folder ...")
+    runs = 1 + len(request.verify.procs)
+    say(
+        f"verifying: {runs} runs of up to {request.verify.steps} steps, of the original and of the migrated script, in "
+        "copies of their folder. Where they differ, the original runs up to two more times ..."
+    )
     return verify(result.changed, Path(request.paths[0]), request.verify, result.options.get("strategy") == "fsdp")
 
 
@@ -313,22 +332,23 @@ def _hints(
         yield "Next:      look at it with git diff, then git add it, and commit again"
     free = paths if hook else _free_scripts(result, survey)
     if result.blocked and free and not survey.refused and not writes:
-        what = "what is not blocked" if hook or len(free) <= _SOME else f"{_SOME} programs that are not blocked"
+        what = (
+            "what is not blocked"
+            if hook or len(free) <= _SOME
+            else f"the first {_SOME} of {len(free)} programs that are not blocked"
+        )
         yield f"To apply {what}: {command} --write {named if hook else quoted(free[:_SOME])}"
     if writes and result.changed and script and named.endswith(".py") and not hook:
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
     if result.changed and (writes or not hook) and verdict is None:  # a verification has it
         package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
-        yield f"It needs:  {package}, where the script runs: pip install '{package}'"
+        yield f"It needs:  pip install '{package}', where the script runs"
     if in_short(result, survey, request) and not hook:
         yield f"Details:   {command} --details {named}, or name one of the scripts"
     if result.blocked and not request.options.partial:
         told = [(f, d) for f in result.files for d in f.diagnoses if d.severity.value == "blocked"]
-        stops = [found for _, found in told]
         yield _explained(*told[0], " ".join([invoked(), *chosen(request.options)]))
-        for said in dict.fromkeys(word for d in stops for word in _SAYS.findall(d.remedy)):
-            own = dict.fromkeys(_name(f) for f, d in told if said in d.remedy)  # a hook finds their programs
-            yield f"If it is so: {command} {said} {quoted(list(own)) if hook else named}"
+        yield from _assumptions(told, command, request, survey)
         if hook or request.check:
             yield from _left_out(result)
         free_files = set(_free(result, survey))
@@ -336,6 +356,35 @@ def _hints(
         if held and not request.write:
             some = quoted(held) if len(held) <= _SOME else otherwise
             yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"
+
+
+def _assumptions(
+    told: Sequence[tuple[FileResult, Diagnosis]], command: str, request: Request, survey: Survey
+) -> Iterator[str]:
+    """What the user may say of a name, so that a program is not blocked: of the underlined one, where it names none."""
+    from .invoked import quoted
+
+    where: dict[str, list[str]] = {}
+    for file, found in told:
+        for said in _SAYS.findall(found.remedy):
+            line = file.texts[0].split("\n")[found.line - 1] if found.line else ""
+            name = line[found.column - 1 : found.end - 1].strip()
+            if said.endswith("=NAME"):
+                said = said.removesuffix("NAME") + name if name.replace(".", "").isidentifier() else ""
+            if said:
+                own = [_name(file)] if request.hook else _scripts(file, survey)  # a hook finds their programs
+                where.setdefault(said, []).extend(own)
+    for said, paths in where.items():
+        role, _, name = said.removeprefix("--assume ").partition("=")
+        yield f"If `{name}` is a {role}: {command} {said} {quoted(list(dict.fromkeys(paths)))}"
+
+
+def _scripts(file: FileResult, survey: Survey) -> list[str]:
+    """The scripts of the programs that a file belongs to; the file itself where none is known."""
+    from ..report.diff import shown
+
+    programs = [[source.path for source in program.sources] for program in survey.programs]
+    return [shown(paths[0]) for paths in programs if file.source.path in paths] or [_name(file)]
 
 
 def _texts(survey: Survey, script: Path) -> Iterator[str]:

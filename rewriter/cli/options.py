@@ -22,8 +22,21 @@ def read(argv: list[str]) -> dict[str, Any] | int:
             return given
     except click.exceptions.Exit as done:  # --help and --version have printed their text
         return done.exit_code
+    except click.NoSuchOption as error:
+        raise UsageError(_unknown(error.option_name)) from None
     except click.ClickException as error:
         raise UsageError(error.format_message()) from None
+
+
+def _unknown(option: str) -> str:
+    """What to say of an option that does not exist: the one that is most like it, where one is."""
+    from difflib import get_close_matches
+
+    if (format := option.lstrip("-")) in FORMATS:
+        return f"No such option: {option}. Did you mean --output-format {format}?"
+    known = [name[2:] for parameter in command.params for name in parameter.opts if name.startswith("--")]
+    near = get_close_matches(option.lstrip("-"), known, 1, 0.7)
+    return f"No such option: {option}{f'. Did you mean --{near[0]}?' if near else ''}"
 
 
 def complete(variable: str, instruction: str, rules: Sequence[str]) -> int:

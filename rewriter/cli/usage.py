@@ -44,6 +44,7 @@ Exit status (if several apply, the highest):
   2  a file is blocked: it needs a manual change first;
      or the original script fails (--verify)
   3  wrong usage, a file that cannot be read or written, or an internal error
+  130  interrupted with Ctrl-C: nothing was written
 
 \b
 Settings are read from [tool.torchlift] in the nearest pyproject.toml:

@@ -23,6 +23,7 @@ from .edits import (
     Made,
     Remove,
     Replace,
+    alternatives,
     between,
     speaks_of_device,
     speaks_of_shape,
@@ -202,10 +203,15 @@ class _Application:
         carried: list[cst.EmptyLine] = []
         opened = False
         """The block's first statement was removed, and nothing has replaced it yet."""
-        for statement in statements:
+        taken: list[cst.EmptyLine] = []
+        for statement, following in zip(statements, [*statements[1:], None], strict=True):
             others = self.other.get(statement, ())
-            before = [self.statement(e.text) for e in others if isinstance(e, InsertBefore)]
-            after = [self.statement(e.text) for e in others if isinstance(e, InsertAfter)]
+            before: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertBefore)
+            ]
+            after: list[cst.CSTNode] = [
+                _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertAfter)
+            ]
             removed = self.remove.get(statement)
             made = (
                 _Gone(_surviving(statement, removed.drops, removed.attached))
@@ -219,14 +225,18 @@ class _Application:
             if isinstance(made, _Gone):
                 new: list[cst.CSTNode] = [*before, *after]
                 opened = opened or not result
+                own, taken = _below(taken, made.lines), []
                 if not new:
-                    carried = _joined(carried, made.lines)
+                    carried = _joined(carried, own)
                     continue
-                own = list(made.lines)
             else:
-                new = [_indented(n, indent) if n in self.created else n for n in _listed(made)]
-                new = [*(_indented(n, indent) for n in before), *new, *(_indented(n, indent) for n in after)]
-                own = _above(statement, new[len(before) : len(new) - len(after)])
+                placed = [_indented(n, indent) if n in self.created else n for n in _listed(made)]
+                own = _above(statement, placed)
+                own, taken = _below(taken, own), []
+                if after and following is not None and following not in self.remove:
+                    taken = alternatives(statement, following)
+                    after[0] = after[0].with_changes(leading_lines=taken) if taken else after[0]
+                new = [*before, *placed, *after]
             if opened and not result and not carried:
                 own = _without_opening_blanks(own)
             own = _joined(carried, own)
@@ -281,9 +291,9 @@ class _Application:
 def _indented(statement: cst.CSTNode, indent: str | None) -> cst.CSTNode:
     """A statement whose block has an indentation."""
     block = statement.body if isinstance(statement, _BLOCKS) else None
-    if isinstance(block, cst.IndentedBlock) and block.indent is None and indent is not None:
-        return statement.with_changes(body=block.with_changes(indent=indent))
-    return statement
+    if indent is None or not isinstance(block, cst.IndentedBlock) or block.indent is not None:
+        return statement
+    return statement.with_changes(body=block.with_changes(indent=indent))
 
 
 def _continues(above: cst.If, node: cst.If) -> bool:
@@ -383,6 +393,11 @@ def _above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.Empt
     """The lines above what took the place of a statement: its own, and those that came with what it held."""
     own, new = (list(getattr(node, "leading_lines", ())) for node in (statement, made[0] if made else statement))
     return new if new[: len(own)] == own else own
+
+
+def _below(taken: list[cst.EmptyLine], lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """The lines above a statement, without those that went with the statement before it."""
+    return list(lines[len(taken) :] if list(lines[: len(taken)]) == taken else lines)
 
 
 def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:

@@ -112,7 +112,12 @@ _MOVING = frozenset(
     "move moves moved moving to the a an our my all this device devices gpu gpus cuda cpu put send sends sent "
     "sending transfer transfers copy copies data batch batches tensor tensors input inputs label labels image "
     "images target targets x y model models network net on onto into same as and them it its use using if "
-    "available is where place load make sure both are of from host memory needed then get possible when".split()
+    "available is where place load make sure both are of from host memory needed then get possible when "
+    "network networks speed up faster training calculation calculations computation computations check".split()
+)
+_PARALLEL = _MOVING | frozenset(
+    "dataparallel parallel parallelize parallelism wrap wrapped multi multiple several more than one across over "
+    "distribute nn".split()
 )
 
 
@@ -120,6 +125,13 @@ def speaks_of_moving(comment: str) -> bool:
     """Whether a comment only says that something is moved to a device."""
     words = re.findall(r"[A-Za-z]+", comment.lower())
     return bool(words) and all(w in _MOVING for w in words) and bool({"device", "gpu", "cuda", "gpus"} & set(words))
+
+
+def speaks_of_parallelism(comment: str) -> bool:
+    """Whether a comment only says that a model is spread over several devices."""
+    words = re.findall(r"[A-Za-z]+", comment.lower())
+    plain = not any(sign in comment for sign in "=()[]") and all(word in _PARALLEL for word in words)
+    return plain and any("parallel" in word or "gpus" in word for word in words)
 
 
 def speaks_of_device(comment: str) -> bool:
@@ -142,6 +154,23 @@ _SIZES = re.compile(rf"#+\s*(?:{_KIND})*(?:[\[(][\w\s,.:*+/-]*[\])]\s*(?:{_KIND}
 def speaks_of_shape(comment: str) -> bool:
     """Whether a comment only gives the shape of what its line assigns: ``# shape: [B, T]``."""
     return _SIZES.match(comment) is not None
+
+
+def alternatives(statement: cst.CSTNode, following: cst.CSTNode) -> list[cst.EmptyLine]:
+    """The comments directly below an assignment that give its names another value: ``# scheduler = StepLR(...)``."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    targets = [each.target for each in small.targets] if isinstance(small, cst.Assign) else []
+    names = {cst.Module([]).code_for_node(target).replace(" ", "") for target in targets}
+    found: list[cst.EmptyLine] = []
+    opened = 0
+    for line in getattr(following, "leading_lines", ()):
+        text = line.comment.value.lstrip("# \t") if line.comment is not None else ""
+        given, equals, _ = text.partition("=")
+        if not text or not (opened > 0 or (equals and given.replace(" ", "") in names)):
+            break
+        found.append(line)
+        opened += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
+    return found
 
 
 def with_argument(call: cst.Call, edit: AddArgument) -> cst.Call:

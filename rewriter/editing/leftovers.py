@@ -18,7 +18,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ..analysis.syntax.names import Names
-from ..analysis.syntax.nodes import is_docstring
+from ..analysis.syntax.nodes import dotted, is_docstring
 from ..analysis.syntax.resolving import resolve
 from ..analysis.syntax.scopes import Binding, Scope, ScopeKind
 from ..analysis.syntax.walk import children, descendants, nodes_in
@@ -75,12 +75,14 @@ def _without_idle(module: Written, others: Sequence[cst.Module]) -> cst.Module:
     now = resolve(tree)
     idle = list(_idle(module, now, others))
     fields = [] if module.open else list(unread_fields(module.before, now, others))
+    defaults = list(_idle_defaults(module, now))
     quiet = _quiet_functions(now) if idle or fields else {}
     edits: list[Edit] = [
         Remove("leftovers", _line(now, field), reason="this is no longer used", drops=_speaks_of_it)
         for field in fields
         if _is_pure(field.value, quiet)
     ]
+    edits += [Remove("leftovers", each, reason="this is no longer used", drops=_speaks_of_it) for each in defaults]
     for binding in idle:
         statements = [_statement(now, definition, binding.scope, quiet) for definition in binding.definitions]
         edits += [
@@ -113,6 +115,35 @@ def _idle(module: Written, now: Names, others: Sequence[cst.Module]) -> Iterator
                     mentioned |= {str(string.raw_value) for string in nodes_in(now.module, cst.SimpleString)}
             if binding.name not in mentioned:
                 yield binding
+
+
+def _idle_defaults(module: Written, now: Names) -> Iterator[cst.If]:
+    """The choices that give a parameter its value where the caller gives none, ``if device is None: device = ...``, of
+    a parameter that nothing else reads now."""
+    before = _by_name(module.before)
+    for name, scope in _by_name(now).items():
+        if scope.kind is not ScopeKind.FUNCTION or name not in before:
+            continue
+        for binding in scope.bindings.values():
+            was = before[name].bindings.get(binding.name)
+            given = [d for d in binding.definitions if isinstance(d, cst.Param)]
+            choices = [_default(now, d) for d in binding.definitions if d not in given]
+            if was is None or not given or not choices or None in choices or len(was.reads) <= len(binding.reads):
+                continue
+            inside = {node for choice in choices if choice is not None for node in descendants(choice)}
+            if inside.issuperset(binding.reads):
+                yield from (choice for choice in choices if choice is not None)
+
+
+def _default(names: Names, definition: cst.CSTNode) -> cst.If | None:
+    """The ``if`` around an assignment that does nothing else."""
+    choice = next(names.enclosing(definition, cst.If), None)
+    if not isinstance(choice, cst.If) or choice.orelse is not None or not _is_pure(choice.test):
+        return None
+    (line,) = choice.body.body if len(choice.body.body) == 1 else (None,)
+    smalls = line.body if isinstance(line, cst.SimpleStatementLine) else ()
+    alone = len(smalls) == 1 and isinstance(smalls[0], cst.Assign) and len(smalls[0].targets) == 1
+    return choice if alone and definition in set(descendants(choice)) and _is_quiet_line(smalls[0]) else None
 
 
 def _by_name(names: Names) -> dict[str, Scope]:
@@ -179,11 +210,22 @@ def _is_pure(value: cst.CSTNode, quiet: Mapping[str, cst.FunctionDef] | None = N
     if isinstance(value, cst.Call):
         func = value.func
         name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+        if _is_first_part(value):
+            return True
         own = isinstance(func, cst.Name) and quiet is not None and name in quiet
         return (own or name in _CALLS) and all(_is_pure(arg.value, quiet) for arg in value.args)
     if isinstance(value, (cst.Await, cst.Yield, cst.NamedExpr, cst.BaseComp, cst.Lambda)):
         return False
     return all(_is_pure(child, quiet) for child in children(value))
+
+
+def _is_first_part(call: cst.Call) -> bool:
+    """``next(model.parameters())``: begun anew each time, it takes nothing from anybody."""
+    made = call.args[0].value if len(call.args) == 1 else None
+    if dotted(call.func) not in ("next", "iter") or not isinstance(made, cst.Call):
+        return False
+    parts = isinstance(made.func, cst.Attribute) and made.func.attr.value in ("parameters", "buffers") and not made.args
+    return parts or (dotted(made.func) == "iter" and _is_first_part(made))
 
 
 def _quiet_functions(names: Names) -> dict[str, cst.FunctionDef]:

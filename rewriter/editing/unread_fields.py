@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import libcst as cst
 
@@ -33,13 +33,19 @@ def unread_fields(before: Names, now: Names, others: Iterable[cst.Module]) -> It
     if not classes or any(map(_goes_through_fields, trees)):
         return
     lost -= {name for tree in others for name, _ in _loads(tree)}.union(*map(_strings, trees))
+    own = {klass.name.value for klass in classes}
+    readers: dict[str, set[str]] = {}
+    for name, around in read:
+        readers.setdefault(around, set()).add(name)
+    of_kin: dict[str, set[str]] = {}
+    for kin in _kin(classes):
+        of_kin.update(dict.fromkeys(kin, lost & set[str]().union(*(readers.get(one, ()) for one in ("", *kin)))))
     for klass in classes:
-        kin = {"", *_kin(klass, classes)}
-        stores = list(_stores(now, klass)) if lost and _is_plain(klass, classes) else []
+        stores = list(_stores(now, klass)) if lost and _is_plain(klass, own) else []
         plain = Counter(name for name, assign in stores if assign is not None)
         several = Counter(name for name, _ in stores)
         declared = {name.value for part in klass.body.body for name in _bound(part)}
-        mine = {name for name, around in read if around in kin} & lost - declared
+        mine = of_kin[klass.name.value] - declared
         for name, assign in stores:
             if name in mine and assign is not None and plain[name] == several[name]:
                 yield assign
@@ -67,15 +73,20 @@ def _loads(tree: cst.Module) -> Iterator[tuple[str, str]]:
         pending += [(child, around) for child in children(node)[::-1]]
 
 
-def _kin(klass: cst.ClassDef, classes: Iterable[cst.ClassDef]) -> set[str]:
-    """A class, those of its module that it derives from, and those that derive from any of them."""
-    bases = {each.name.value: {dotted(base.value) for base in each.bases} for each in classes}
-    found = {klass.name.value}
-    while more := {
-        name for name, of in bases.items() if name not in found and (of & found or any(name in bases[f] for f in found))
-    }:
-        found |= more
-    return found
+def _kin(classes: Iterable[cst.ClassDef]) -> Iterator[set[str]]:
+    """The families of classes: those of a module that derive from each other."""
+    beside: dict[str, set[str]] = {klass.name.value: set() for klass in classes}
+    for name, bases in {each.name.value: {dotted(base.value) for base in each.bases} for each in classes}.items():
+        for base in bases & beside.keys():
+            beside[name].add(base)
+            beside[base].add(name)
+    while beside:
+        found, pending = set[str](), [next(iter(beside))]
+        while pending:
+            name = pending.pop()
+            found.add(name)
+            pending += beside.pop(name, set()) - found
+        yield found
 
 
 def _strings(tree: cst.CSTNode) -> Iterator[str]:
@@ -94,9 +105,9 @@ def _goes_through_fields(tree: cst.CSTNode) -> bool:
     return False
 
 
-def _is_plain(klass: cst.ClassDef, classes: Iterable[cst.ClassDef]) -> bool:
-    """Whether a class derives from nothing that may read its fields, and nothing changes it."""
-    own = {each.name.value for each in classes}
+def _is_plain(klass: cst.ClassDef, own: Container[str]) -> bool:
+    """Whether a class derives from nothing that may read its fields, and nothing changes it; ``own``: the classes of
+    its module."""
     bases = [dotted(base.value) for base in klass.bases]
     return not klass.decorators and not klass.keywords and all(base in _PLAIN or base in own for base in bases)
 

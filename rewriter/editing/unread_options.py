@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..findings import Severity
 from ..result import Diagnosis, FileResult
 
+_OF_GPUS = re.compile(r"gpus?\b|gpu[-_]?ids?\b|world[-_]size|n[-_]?gpu|device[-_]ids", re.IGNORECASE)
+"""Options that say how many GPUs there are, or which ones."""
+
 
 def with_unread_options(files: Sequence[FileResult]) -> tuple[FileResult, ...]:
     """The files of a program, with a finding at each option that the original reads and the new text does not."""
@@ -90,7 +93,9 @@ def _told(call: ast.Call, option: str) -> Diagnosis:
         "unread-option",
         Severity.REVIEW,
         f"{option} is still accepted, but nothing reads it any more: the accelerator or the launcher now decides this",
-        "pass it to the accelerator (cpu=..., mixed_precision=...) or to torchlift launch, or remove it",
+        "remove it: torchlift launch --num-processes says how many GPUs there are, CUDA_VISIBLE_DEVICES which ones"
+        if _OF_GPUS.search(option)
+        else "pass it to the accelerator (cpu=..., mixed_precision=...) or to torchlift launch, or remove it",
         call.lineno,
         call.col_offset + 1,
     )

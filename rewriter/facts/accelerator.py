@@ -83,3 +83,15 @@ class Prepare(NamedTuple):
     side: Side = Side.AFTER
     wraps: cst.BaseExpression | None = None
     """For a loader that no visible name holds: the constructor expression to wrap in place."""
+
+
+class LoaderCopy(NamedTuple):
+    """A second loader of the same data, which nobody prepares."""
+
+    node: cst.CSTNode
+    """The statement after which it is made."""
+    name: str
+    made: cst.Call
+    """What makes the first one."""
+    reads: tuple[cst.Name, ...]
+    """Where the second one takes the place of the first."""

@@ -46,6 +46,8 @@ class Effect(NamedTuple):
     """For the same: the file is computed, and not brought from elsewhere."""
     awaited: bool = False
     """For a command: the script waits until it has ended."""
+    survived: str = ""
+    """For FETCH: the handler after which the script goes on where this fails, as it is written."""
 
     @property
     def verb(self) -> str:

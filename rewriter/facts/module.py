@@ -11,7 +11,7 @@ import libcst as cst
 
 from ..findings import Finding
 from .abilities import Abilities
-from .accelerator import HandDown, Handing, Home, Prepare, Side, Store
+from .accelerator import HandDown, Handing, Home, LoaderCopy, Prepare, Side, Store
 from .checkpoints import Load, Save, StateDict, Wait
 from .effects import Effect, Folder, Handle, Received
 from .legacy import LegacyTensor
@@ -321,6 +321,7 @@ class ModuleFacts(NamedTuple):
     prefixed: tuple[cst.Call, ...] = ()
     """States of such models whose keys began with the wrapper's prefix."""
     prepares: tuple[Prepare, ...] = ()
+    loader_copies: tuple[LoaderCopy, ...] = ()
     hand_batches: tuple[HandBatch, ...] = ()
     cuts_batches: bool = False
     """The program's batches are cut into shards: the global batch stays."""

@@ -43,7 +43,9 @@ class Placement(NamedTuple):
     target: cst.BaseExpression | None = None
     """For ``RETARGET``: the device expression to replace; None if the call names no device (``.cuda()``)."""
     spare: bool = False
-    """It needs no accelerator: ``"cuda"`` without a number does as well."""
+    """It needs no accelerator: ``"cuda"`` without a number does as well, or the device of what is ``beside`` it."""
+    beside: cst.BaseExpression | None = None
+    """For ``PLACE``: the tensor to whose device it goes."""
 
 
 class Arrival(NamedTuple):

@@ -247,12 +247,14 @@ def kept_apart(
     for n in chosen:
         lines = texts[n].split("\n")
         own = [s for m, s, _ in apart if m == n and ";" not in lines[s.lineno - 1]]
-        taken = [i for s in own for i in range(_first_line(s) - 1, _end_with_blanks(s, lines))]
+        tops = [_top(s, own, lines) for s in own]
+        taken = [i for s, top in zip(own, tops, strict=True) for i in range(top, _end_with_blanks(s, lines))]
         if taken:
             rest = "\n".join(line for i, line in enumerate(lines) if i not in taken)
-            parts = ["\n".join(lines[_first_line(s) - 1 : s.end_lineno]) for s in own]
-            spaced = (f"{_blanks(own, n, lines, parts)}{part}" for n, part in enumerate(parts))
-            found[n] = (rest.lstrip("\n"), "\n".join([*spaced, *(["", ""] if "\n" in parts[-1] else [])]).split("\n"))
+            parts = ["\n".join(lines[top : s.end_lineno]) for s, top in zip(own, tops, strict=True)]
+            bare = ["\n".join(lines[_first_line(s) - 1 : s.end_lineno]) for s in own]
+            spaced = (f"{_blanks(own, n, lines[: tops[n]], bare)}{part}" for n, part in enumerate(parts))
+            found[n] = (rest.lstrip("\n"), "\n".join([*spaced, *(["", ""] if "\n" in bare[-1] else [])]).split("\n"))
     return found
 
 
@@ -261,7 +263,7 @@ def _blanks(own: Sequence[ast.stmt], position: int, lines: Sequence[str], parts:
     if not position:
         return ""
     before = own[position - 1].end_lineno or 0
-    between = lines[before : _first_line(own[position]) - 1]
+    between = lines[before:]
     if not any(line.strip() for line in between):
         return "\n" * len(between)
     return "\n\n" if "\n" in parts[position] + parts[position - 1] else ""
@@ -278,6 +280,19 @@ def _is_import(statement: ast.stmt) -> bool:
 def _first_line(statement: ast.stmt) -> int:
     decorators = statement.decorator_list if isinstance(statement, ast.ClassDef | ast.FunctionDef) else []
     return min(statement.lineno, *(d.lineno for d in decorators), statement.lineno)
+
+
+def _top(statement: ast.stmt, own: Sequence[ast.stmt], lines: Sequence[str]) -> int:
+    """The first line of a definition, with the comments above it; of an import, with those above imports alone."""
+    first = top = _first_line(statement) - 1
+    while top and lines[top - 1].startswith("#"):
+        top -= 1
+    if top < first and _is_import(statement):
+        imports = {line for s in own if _is_import(s) for line in range(s.lineno - 1, s.end_lineno or s.lineno)}
+        below = next((n for n in range(first, len(lines)) if n not in imports), len(lines))
+        if below < len(lines) and lines[below].strip():
+            return first
+    return top
 
 
 def _end_with_blanks(statement: ast.stmt, lines: Sequence[str]) -> int:

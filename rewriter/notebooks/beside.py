@@ -50,7 +50,14 @@ class Shown:
                 self.cells[n], name, f"the training changes {named(changed)} afterwards", changed, case="later"
             )
         if used := sorted(self.uses[n].binds & _union(self.uses[m].reads for m in later) if read else ()):
-            raise displays(self.cells[n], name, f"the training uses {named(used)} afterwards", used, case="later")
+            raise displays(
+                self.cells[n],
+                name,
+                f"it also makes {named(used)}, which the training uses afterwards",
+                used,
+                f"make {named(used)} in a cell of its own, so that this one only shows something",
+                case="later",
+            )
         earlier = [m for m in self.chosen if m < n]
         draws = may_draw(self.texts[n]) and not self.after.unseeded
         if draws and (read or not all(only_chooses_devices(self.texts[m]) for m in earlier)):

@@ -175,7 +175,7 @@ class Notebook:
         parts: list[str] = []
         at = 0
         for cell, text in zip(self.cells, texts, strict=True):
-            new = unmasked(text)
+            new = _with_magic_first(unmasked(text), cell.text)
             if new != cell.text:
                 parts += [self.text[at : cell.start], _written(self.text[cell.start : cell.end], new)]
                 at = cell.end
@@ -276,6 +276,15 @@ def _error(text: str) -> tuple[int, str] | None:
 def unmasked(text: str) -> str:
     """The text before `masked`."""
     return "\n".join(line.partition(MASK)[2] if MASK in line else line for line in text.split("\n"))
+
+
+def _with_magic_first(new: str, old: str) -> str:
+    """A cell's new text with the magic of the whole cell (``%%time``) on the first line, where alone it is one."""
+    magic, lines = old.lstrip().partition("\n")[0], new.split("\n")
+    if not magic.startswith("%%") or new.lstrip().startswith(magic) or magic not in lines:
+        return new
+    lines.remove(magic)
+    return "\n".join([magic, *lines])
 
 
 def _in_string(text: str, number: int) -> bool:

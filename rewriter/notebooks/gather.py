@@ -187,8 +187,29 @@ def _drawn(text: str) -> str:
     displays the value of its last line."""
     body = ast.parse(text).body
     text = displaying(text.rstrip(), body[-1]) if body else text.rstrip()
-    shows = any(isinstance(n, ast.Name) and n.id == "plt" for n in ast.walk(ast.parse(text)))
-    return f"{text}\nplt.show()" if shows and not text.rstrip(";").endswith(".show()") else text
+    if not _draws(ast.parse(text)) or text.rstrip(";").endswith(".show()"):
+        return text
+    last = _last_drawing(ast.parse(text).body)
+    if not last.col_offset:
+        return f"{text}\nplt.show()"
+    lines, end = text.split("\n"), last.end_lineno
+    return "\n".join([*lines[:end], f"{' ' * last.col_offset}plt.show()", *lines[end:]])
+
+
+def _draws(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == "plt" for n in ast.walk(node))
+
+
+def _last_drawing(body: Sequence[ast.stmt]) -> ast.stmt:
+    """The last statement that draws: in a choice (``if plt is not None:``) the one in its only way that does."""
+    last = [statement for statement in body if _draws(statement)][-1]
+    blocks: list[list[ast.stmt]] = []
+    if isinstance(last, ast.If):
+        blocks = [last.body, last.orelse]
+    elif isinstance(last, ast.Try):
+        blocks = [last.body, last.orelse, last.finalbody, *(handler.body for handler in last.handlers)]
+    drawing = [block for block in blocks if any(map(_draws, block))]
+    return _last_drawing(drawing[0]) if len(drawing) == 1 else last
 
 
 def _chosen(
@@ -231,9 +252,10 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
     """Refuse a cell that would behave differently inside a function, or in a process without a display."""
     inside, _ = for_function(text)
     if MASK in inside:
+        magic = next(line for line in inside.split("\n") if MASK in line).partition(MASK)[2].split()[0]
         raise NotGathered(
             cell.number,
-            "there is a magic between the cells of the training",
+            f"`{magic}` is in a cell of the training, and a function cannot have a magic",
             "Move it to a separate cell before those that build and train the model",
             [MASK],
             case="magic",
@@ -264,7 +286,15 @@ def _check_magics(cells: Sequence[Cell], texts: Sequence[str], uses: Sequence[Us
     """Refuse magics that stay in their cells, above the function, and read what is made in it."""
     for n in chosen:
         inside, apart = for_function(texts[n], uses[n].repeats)
-        reads, _ = used_by_magics("\n".join(apart))
+        reads, binds = used_by_magics("\n".join(apart))
+        if kept := sorted(binds & frozenset[str]().union(*(other.reads for other in uses))):
+            raise NotGathered(
+                cells[n].number,
+                f"`{kept[0]}` is what a magic keeps of this cell, and the cell becomes a part of the training function",
+                f"Set `{kept[0]}` in a cell of its own, without the training",
+                kept,
+                case="magic",
+            )
         if own := sorted(reads & (use(inside).binds | made(uses, [m for m in chosen if m < n]))):
             raise NotGathered(
                 cells[n].number,

@@ -11,6 +11,7 @@ from .document import MASK, is_python
 _RUNS = re.compile(r"%(?:time|timeit|prun|memit|lprun|mprun)\s+(.+)")
 _ASSIGNS = re.compile(r"([\w.,\s]+?)=\s*([%!].*)")
 _STORES = re.compile(r"%(?:store|pinfo2?|pdoc|pdef|psource)\s+(.+)")
+_CAPTURES = re.compile(r"%%capture\s+(?:--?\w\S*\s+)*([a-zA-Z_]\w*).*")
 _EXPANDED = re.compile(r"(?<![\\$])\$(\w+)|(?<![\\$])(?:\$)?\{([^{}]+)\}")
 """``$name`` and ``{expression}``, in which a notebook puts values into a shell line or the words of a magic."""
 
@@ -50,7 +51,9 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _assigned(line: str) -> tuple[list[str], str]:
-    """The names that a line gives the output of a magic, and that magic: ``files = !ls``."""
+    """The names that a line gives the output of a magic, and that magic: ``files = !ls``, ``%%capture out``."""
+    if captured := _CAPTURES.fullmatch(line):
+        return [captured[1]], line
     found = _ASSIGNS.fullmatch(line)
     return (re.findall(r"\w+", found[1]), found[2]) if found is not None else ([], line)
 

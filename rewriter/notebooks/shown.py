@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from .document import MASK, Cell
 from .magics import run_by
-from .uses import NotGathered
+from .uses import NotGathered, named
 
 HIDDEN = "pass#<shown>"
 _HANDED = "#<handed>"
@@ -41,7 +41,7 @@ _DEVICES = frozenset("device is_available current_accelerator print".split())
 _HARMLESS = re.compile(
     r"\s*(%(matplotlib|config|load_ext|reload_ext|autoreload|pip|conda|env|ls|pwd|who|whos|tensorboard|precision)\b"
     r"|!\s*(pip3?|conda|apt|apt-get|nvidia-smi|ls|pwd|wget|curl|gdown|kaggle|git|unzip|tar|mkdir|echo|date|free|df|nproc"
-    r"|lscpu|uname)\b|%%time\s*$|%%capture\s*$)"
+    r"|lscpu|uname)\b|%%time\s*$|%%capture\b)"
 )
 
 
@@ -245,11 +245,24 @@ def for_function(text: str, repeats: Collection[str] = ()) -> tuple[str, list[st
     stars = {lines[node.lineno - 1] for node in _first_imports(text) if _is_star(node)}
     settings = {lines[node.lineno - 1] for node in ast.parse(text).body if is_setting(node) and _is_line(node, lines)}
     stay = stars.union(repeats, settings)
-    apart = [ln for ln in lines if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay]
-    inside = "\n".join(line for line in lines if line not in apart)
+    out = {n for n, ln in enumerate(lines) if (MASK in ln and not ln[:1].isspace() and _harmless(ln)) or ln in stay}
+    out.update(_headings(lines, out))
+    inside = "\n".join(line for n, line in enumerate(lines) if n not in out)
+    apart = [lines[n] for n in sorted(out)]
     wiping = {line for line in apart if MASK not in line and any(map(_clears, ast.parse(line).body))}
     apart = [hidden(line) if line in settings | wiping else line for line in apart]
     return inside.lstrip("\n") if repeats else inside, apart
+
+
+def _headings(lines: Sequence[str], out: set[int]) -> Iterator[int]:
+    """The comments of paragraphs all of whose other lines stay outside: ``# plots`` above imports alone."""
+    start = 0
+    for end, line in enumerate([*lines, ""]):
+        if not line.strip():
+            comments = [n for n in range(start, end) if lines[n].startswith("#")]
+            if len(comments) < end - start and out.issuperset(set(range(start, end)).difference(comments)):
+                yield from comments
+            start = end + 1
 
 
 def _first_imports(text: str) -> Iterator[ast.stmt]:
@@ -315,14 +328,16 @@ def displays(
     name: str,
     why: str,
     about: Collection[str] = (),
-    remedy: str = "save it to a file in the training, read the file in a separate cell after it, and display that here",
+    remedy: str = "",
     *,
     case: str,
 ) -> NotGathered:
     return NotGathered(
         cell.number,
-        f"this cell displays something of the training{f' (`{name}`)' if name else ''}, but {why}",
-        remedy,
+        f"this cell shows something of the training{f' (by `{name}`)' if name else ''}, but {why}",
+        remedy
+        or f"save {named(sorted(about)) or 'what it shows'} to a file in the training, and show what the file holds in "
+        "a cell after the training",
         about or [name],
         case=case,
     )

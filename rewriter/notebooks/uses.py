@@ -13,6 +13,11 @@ from .magics import used_by_magics
 _READERS = frozenset(
     "print len sum max min any all sorted enumerate zip range list tuple set dict str float int round repr type".split()
 )
+_READING = frozenset(
+    "item tolist numpy detach mean sum max min argmax argmin std size dim keys values items copy "
+    "index count format join split strip lower upper".split()
+)
+"""Methods that give something and change nothing."""
 _CONTAINERS = frozenset("list dict set defaultdict OrderedDict Counter deque".split())
 _PATHS = re.compile(r"\b(sys\.path|chdir|environ)\b")
 
@@ -240,7 +245,7 @@ def filled(text: str) -> Iterator[str]:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") not in _READERS:
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
             yield from (one.id for one in given if isinstance(one, ast.Name))
-            if isinstance(node.func, ast.Attribute):
+            if isinstance(node.func, ast.Attribute) and node.func.attr not in _READING:
                 yield from _root(node.func.value)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             yield from _root(node.value)

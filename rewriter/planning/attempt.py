@@ -31,6 +31,7 @@ from ..facts.effects import EffectKind
 from ..facts.module import Gather
 from ..facts.placement import Move, Placement
 from ..facts.reasons import Reason
+from ..facts.reasons.devices import RowAtRest
 from ..facts.roles import Origin, Role
 from .collected import Collected
 from .device_reads import vanishing
@@ -80,6 +81,7 @@ class Attempt:
             stands=self.plan.stands,
             existing=self.program.adopted,
             shared=self.program.shared,
+            whole=self.plan.copied,
         )
 
     def _place(self, mover: Mover) -> None:
@@ -160,7 +162,8 @@ class Attempt:
         return [(unit, gather) for unit, part in self.parts.items() for gather in part.gathers]
 
     def _is_shared(self, loop: cst.CSTNode, loader: Origin) -> bool:
-        return loader in self.plan.prepared and not self._reads_early(loop, loader)
+        prepared = loader in self.plan.prepared and loop not in self.plan.copied
+        return prepared and not self._reads_early(loop, loader)
 
     def _apart(self, equality: Equality, gathers: Iterable[tuple[Unit, Gather]]) -> Iterator[tuple[Unit, Reason]]:
         """Findings for what all processes must do together, and only some of them come to."""
@@ -206,7 +209,9 @@ class Attempt:
             hosted = [placement.node for _, placement in placed if placement.move is Move.HOST]
             flag, told = always_cpu(stays.unit), [*told, (stays.unit, stays.told(hosted))]
             for part in self.parts.values():  # all is on the CPU already
-                part.placements = [p for p in part.placements if p.move is not Move.HOST and p not in part.scattered]
+                spared = [p for p in part.placements if p.move is Move.HOST or p.beside is not None]
+                part.placements = [p for p in part.placements if p not in spared and p not in part.scattered]
+                part.findings = [found for found in part.findings if not isinstance(found, RowAtRest)]
                 part.scattered = []
         self.settings.flag = flag
         self._tell(told)

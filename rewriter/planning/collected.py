@@ -12,6 +12,7 @@ from ..analysis.compiled.steps import compiled_steps
 from ..analysis.dataflow.call_graph import Code
 from ..analysis.dataflow.callees import method_name, outside_name
 from ..analysis.dataflow.values import CallRecord, Unit, origins
+from ..analysis.devices.data_rows import rows_at_rest
 from ..analysis.devices.device_fields import follows_field
 from ..analysis.devices.host_tensors import hosted
 from ..analysis.devices.legacy import legacy_tensors
@@ -20,13 +21,15 @@ from ..analysis.devices.scattered import applied, scattered
 from ..analysis.devices.visible_gpus import chooses, left_to_launcher
 from ..analysis.diagnostics.behaviour import story
 from ..analysis.diagnostics.remarks import of_apex
+from ..analysis.diagnostics.weighted_figures import weighted_figures
 from ..analysis.distributed.wrapper_reads import WrapperReads
 from ..analysis.effects import checkpoints
 from ..analysis.effects.effects import output
 from ..analysis.effects.existing_guards import Together
 from ..analysis.effects.file_caches import asked_apart
+from ..analysis.effects.temporary_files import left_files
 from ..analysis.layouts import metrics
-from ..analysis.layouts.agreed_decisions import decisions
+from ..analysis.layouts.agreed_decisions import counted_together, decisions
 from ..analysis.layouts.batch_artifacts import dropped_batches, early_lengths, filled_batches
 from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_numbers import batch_numbers
@@ -56,11 +59,13 @@ from ..analysis.training.hand_schedules import early_horizons
 from ..config import Strategy
 from ..facts.checkpoints import StateDict, Wait
 from ..facts.effects import EffectKind, Folder, Received
+from ..facts.legacy import Legacy
 from ..facts.module import Behaviour, Count, Form, Gather, MixedPrecision
 from ..facts.placement import Move, Placement
 from ..facts.reasons import Reason
 from ..facts.reasons.devices import LentWrapper
 from ..facts.reasons.distributed import NoPrefix
+from ..facts.reasons.metrics import OwnTotal
 from ..facts.roles import Role
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
@@ -91,7 +96,9 @@ class Collected:
         self.program, self.unit, self.plan = program, unit, plan_
         self.behaviour: tuple[Behaviour, ...] = ()
         self.pins = mover.pins(unit)
+        at_rest = list(rows_at_rest(mover, unit))
         self.placements = [*mover.placements(unit), *self.pins, *hosted(mover, unit)]
+        self.placements += [p for p in at_rest if isinstance(p, Placement)]
         self.arrivals = [a for u, a in plan_.arrivals if u is unit]
         anyway = found_anyway(program, unit)
         chosen = anyway.chosen
@@ -176,6 +183,8 @@ class Collected:
             *anyway.remarks,
             *(finding for u, finding in cut.findings if u is unit),
             *self.output.findings,
+            *left_files(reach, unit),
+            *(a for a in at_rest if not isinstance(a, Placement)),
             *(checkpoints.of_this_process(unit, s) for s in alone),
             *(a for a in seen if isinstance(a, Finding)),
             *(a for a in answers if not isinstance(a, Received)),
@@ -290,11 +299,16 @@ class Collected:
         answers = [*(a for a in answers if a not in cut), *(_trained_on(a.node) for a in cut)]
         found = {a.node: a for a in answers if isinstance(a, Gather) and a.node not in known}
         self.gathers.extend(found.values())
+        alike = (f for f in self.findings if isinstance(f, OwnTotal))
+        left = [f for f in alike if counted_together(reducer, self.unit, f.node, self.gathers)]
+        self.findings = [f for f in self.findings if f not in left]
         self.findings.extend(a for a in answers if not isinstance(a, Gather))
         self.findings.extend(swallowed_errors(self.unit, joint_of(equality)))
         self.findings.extend(left_out(reach, self.unit, training, equality.shared))
         self.findings.extend(one_share(state, self.unit, equality, self.effects))
         self.findings.extend(handed_loaders(state, self.unit, reach, equality.shared, self.before_prepare))
+        whole = self.gathers if split else ()
+        self.findings.extend(weighted_figures(reach, self.unit, training, equality.shared, whole))
         path = self.program.gradient_path
         self.findings.extend(batch_numbers(reach, self.unit, training, path, equality.shared, self.gathers))
         if self.program.config.tells:
@@ -379,7 +393,7 @@ class Collected:
         moves = [p for p in self.placements if p.move in (Move.RETARGET, Move.PLACE) and not p.spare]
         moves = [p for p in moves if not self._given_with_default(p) and not follows_field(p, self.program.given)]
         found += [p.node for p in moves if not self.program.settings.constants.followed(p) and p.node not in apart]
-        found += [t.node for t in self.legacy if not t.placed]
+        found += [t.node for t in self.legacy if not t.placed and t.use is not Legacy.UNSURE]
         found += [p.node for u, p in self.hand.pieces if u is self.unit and p.needed] if self.hand is not None else []
         needing = set()
         for node in found:

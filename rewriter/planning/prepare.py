@@ -21,13 +21,17 @@ from ..analysis.layouts.metrics import Evaluation
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.schedules import horizon, tick_unit
 from ..analysis.training.training import Training, held_optimizers, whole
-from ..facts.accelerator import Prepare
+from ..facts.accelerator import LoaderCopy, Prepare
 from ..facts.module import Schedule
 from ..facts.placement import Arrival
 from ..facts.roles import Origin, Role
-from ..findings import Cause, Finding, Severity
+from ..findings import Finding, Severity
+from .evaluation_findings import copied, of_one_share, unprepared
+from .imported_tables import in_table
+from .loader_copies import loader_copies
 from .prepare_position import Held, given_on, place
-from .prepared_names import all_held, as_argument, held_in, home_of, one_of_several
+from .prepared_names import as_argument, held_in, home_of
+from .several_held import all_held, made_again, one_of_several
 
 
 @dataclass(eq=False)
@@ -41,6 +45,10 @@ class PreparePlan:
     schedules: list[tuple[Unit, Schedule]] = field(default_factory=list)
     arrivals: list[tuple[Unit, Arrival]] = field(default_factory=list)
     """Loops over what stays whole, whose batches nothing moves."""
+    copies: list[tuple[Unit, LoaderCopy]] = field(default_factory=list)
+    """Loaders of their own for evaluations that stay whole, beside a training that reads the same data."""
+    copied: set[cst.CSTNode] = field(default_factory=set)
+    """The loops that read them."""
     code: Code | None = None
     """The function (or module) in which the optimizers are held."""
 
@@ -79,7 +87,8 @@ def plan(
             continue
         code, held = home_of(state, reach, training, origin)
         divided = _one_stays_whole(reach, evaluations, origin)
-        lost = code is None or held is None or (not divided and _looked_up_in_loops(reach, training, origin))
+        looked_up = not divided and _looked_up_in_loops(reach, training, origin)
+        lost = code is None or held is None or (looked_up and not in_table(held))
         if lost and not divided:
             _lost(reach, code, origin, result)
         elif held_too := all_held(state, reach, training, divided, code, held):
@@ -118,39 +127,53 @@ def _asks_prepared(reach: Reach, scheduler: Origin, planned: PreparePlan) -> boo
 
 
 def _is_asked_later(reach: Reach, planned: PreparePlan, unit: Unit, length: cst.Call, loader: Origin) -> bool:
-    """Whether the length of a loader is asked for after the loader is prepared."""
+    """Whether the length of a loader is asked for after the loader is prepared, in each function that comes to both."""
     stands = planned.stands.get(loader)
     if stands is None:
         return True  # where it is made
-    home, node = stands.unit.names.function(stands.prepare.node), stands.prepare.node
-    pending, seen, found = [(unit, length)], set[cst.CSTNode](), list[cst.Call]()
+    prepares = _ways(reach, stands.unit, stands.prepare.node)
+    told: list[bool] = []
+    for code, asks in _ways(reach, unit, length).items():
+        made = prepares.get(code, [])
+        if made and not any(ask is node for ask in asks for node in made):  # one call that comes to both says nothing
+            order = reach.unit(code).names.order
+            told += [order(ask) > order(node) for ask in asks for node in made]
+            told += [not stands.follows(stands.unit, ask) for ask in asks if stands.prepare.node in made]
+    return bool(told) and all(told)
+
+
+def _ways(reach: Reach, unit: Unit, node: cst.CSTNode) -> dict[Code, list[cst.CSTNode]]:
+    """What comes to a place in each function on the ways there: the place itself, and the calls that lead to it."""
+    found: dict[Code, list[cst.CSTNode]] = {unit.names.function(node): [node]}
+    pending = list(found)
     while pending:
-        own, call = pending.pop()
-        code = own.names.function(call)
-        if code is home:
-            found.append(call)
-        elif code not in seen:
-            seen.add(code)
-            pending += [(reach.unit_of(site, own), site) for site in reach.sites(code)]
-    order = stands.unit.names.order
-    return bool(found) and all(order(one) > order(node) and not stands.follows(stands.unit, one) for one in found)
+        for site in reach.reached_sites(pending.pop()):
+            code = reach.function_of(site.node)
+            if code not in found:
+                pending.append(code)
+            found.setdefault(code, []).append(site.node)
+    return found
 
 
 def _again(state: State, reach: Reach, training: Training, groups: dict[Code, list[Held]]) -> None:
     """
-    Let an optimizer's models be prepared with it also where another class prepares them.
+    Let an optimizer's models be prepared with it also where other code prepares them.
 
     What a base class builds is one thing here for all of its subclasses: of ``self.model`` of each of several trainers
-    nobody can tell which model it is, and one run makes an object of one of them.
+    nobody can tell which model it is, and one run makes an object of one of them. So is what a function builds for
+    several that call it.
     """
     homes = {held.origin: code for code, things in groups.items() for held in things}
     for optimizer, code in list(homes.items()):
         for params in origins(state.related.get(optimizer), Role.PARAMETERS):
             model = whole(state, params.source) if params.source is not None else None
             home = homes.get(model) if model is not None else None
-            if model is None or home is None or home is code or not _of_other_classes(reach, home, code):
+            if model is None or home is None or home is code:
                 continue
-            held = held_in(state, reach, training, code, model)
+            if _of_other_classes(reach, home, code):
+                held = held_in(state, reach, training, code, model)
+            else:
+                held = made_again(state, reach, home, optimizer, model)
             if held is not None and all(held.name != other.name for other in groups[code]):
                 groups[code].insert(0, held)
 
@@ -197,6 +220,7 @@ def _wanted(
     _leave_whole(reach, evaluations, trained | by_script)
     moved = moved_batches(state, reach) if evaluations else frozenset()
     moving = bool(evaluations) and moves_tensors(state, reach)
+    stays = {evaluation.loop for evaluation in evaluations if not evaluation.understood}
     for evaluation in evaluations:
         as_written = by_script.issuperset(evaluation.loaders) and trained.isdisjoint(evaluation.loaders)
         if evaluation.understood or as_written:  # what the script prepares is shared as its author wants
@@ -206,10 +230,16 @@ def _wanted(
             coming = arrivals(state, unit, loop, evaluation.loaders, moved) if not by_script and not moving else []
             result.arrivals.extend((unit, one) for one in coming)
             if not evaluation.alone:
-                stays = bool(coming) or moved.issuperset(evaluation.loaders)
-                result.findings.append((evaluation.unit, _unprepared(evaluation, stays)))
+                comes = bool(coming) or moved.issuperset(evaluation.loaders)
+                result.findings.append((evaluation.unit, unprepared(evaluation, comes)))
+        elif not by_script and (copies := loader_copies(reach, evaluation, trained, stays)):
+            result.copies.extend(copy for copy in copies if copy not in result.copies)
+            result.copied.add(evaluation.loop)
+            coming = [] if moving else arrivals(state, evaluation.unit, evaluation.loop, evaluation.loaders, moved)
+            result.arrivals.extend((evaluation.unit, one) for one in coming)
+            result.findings.append((evaluation.unit, copied(evaluation, copies)))
         elif not by_script:
-            result.findings.append((evaluation.unit, _of_one_share(evaluation)))
+            result.findings.append((evaluation.unit, of_one_share(evaluation)))
     schedulers = list(_schedulers(state, reach, training, result, of_one))
     return [*models, *optimizers, *loaders, *schedulers]
 
@@ -337,49 +367,6 @@ def _loose(state: State, reach: Reach, optimizer: Origin) -> Iterator[tuple[Unit
                 Severity.BLOCKED,
             ),
         )
-
-
-def _unprepared(evaluation: Evaluation, stays: bool) -> Finding:
-    """``stays``: its batches are moved to the device, by the script or as they come."""
-    share = (
-        'prepare the loader, average the figures of its batches with accelerator.reduce(..., reduction="mean"), and '
-        "gather what it collects row by row with accelerator.gather_for_metrics(...)"
-        if evaluation.groups
-        else "prepare the loader, and gather the inputs of the metric with accelerator.gather_for_metrics(...)"
-    )
-    return Finding(
-        "prepare",
-        evaluation.loop,
-        f"this evaluation loop was not understood: {evaluation.because}. Its loader is not prepared, so every process "
-        f"evaluates the whole set{'' if stays else ', and nothing moves its batches to a GPU'}",
-        f"{'no action needed' if stays else 'to run on GPUs, move its batches to accelerator.device'}: its figures are "
-        f"those of the original, and take as long. Only to share the work, where its rows add up: {share}",
-        Severity.NOTE if stays else Severity.REVIEW,
-        cause=_seen(evaluation),
-        case="whole-evaluation",
-    )
-
-
-def _of_one_share(evaluation: Evaluation) -> Finding:
-    effect = "each process would evaluate only its own shard, and go on with figures of its own"
-    if not evaluation.keeps:
-        effect = "each process goes through its own shard alone, and what the main process shows or saves is of that"
-    return Finding(
-        "prepare",
-        evaluation.loop,
-        f"this evaluation loop was not understood: {evaluation.because}. It reads the loader that the training reads, "
-        f"which is prepared: {effect}",
-        "give the evaluation a loader of its own, which no training reads: every process then goes through all rows; "
-        "or gather what it reads with accelerator.gather_for_metrics(...)",
-        Severity.BLOCKED if evaluation.keeps else Severity.REVIEW,
-        cause=_seen(evaluation),
-        case="shared-loader",
-    )
-
-
-def _seen(evaluation: Evaluation) -> Cause | None:
-    """Where it is seen why an evaluation was not understood."""
-    return Cause(evaluation.at, evaluation.because) if evaluation.at is not None else None
 
 
 def _schedulers(

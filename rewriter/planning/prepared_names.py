@@ -13,6 +13,7 @@ from ..analysis.dataflow.fixed_attributes import fixed_attribute
 from ..analysis.dataflow.loader_wrappers import wraps
 from ..analysis.dataflow.modules import imported as full_name
 from ..analysis.dataflow.modules import slot_of
+from ..analysis.dataflow.running_order import may_precede
 from ..analysis.dataflow.values import Instance, State, Unit, origins
 from ..analysis.syntax.definitions import is_target, unshadowed
 from ..analysis.syntax.nodes import dotted, parameters
@@ -20,7 +21,8 @@ from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.training import Training, whole
 from ..facts.roles import Origin, Role
-from ..facts.torch_api import process_calls, questions
+from ..facts.torch_api import process_calls
+from .imported_tables import imported_entries
 from .prepare_position import Held, as_kept, handed_on
 from .shared_code import chooses_device, used_elsewhere
 
@@ -29,8 +31,10 @@ def home_of(state: State, reach: Reach, training: Training, origin: Origin) -> t
     """The code that prepares a thing, and the name that it has there: the code that builds the optimizer, where the
     thing is at hand there and used nowhere else; else the code in which it lives."""
     if origin.role is not Role.OPTIMIZER:
-        trained = (_held_beside_optimizer(state, reach, training, o, origin) for o in training.optimizers)
-        beside = [found for found in trained if found is not None]
+        trained = ((o, _held_beside_optimizer(state, reach, training, o, origin)) for o in training.optimizers)
+        held_with = [(optimizer, one) for optimizer, one in trained if one is not None]
+        beside = [one for optimizer, one in held_with if not _is_trained_before(reach, training, optimizer, held_with)]
+        beside = beside or [one for _, one in held_with]
         if beside:
             made, name = next((one for one in beside if _is_given_there(state, reach, *one)), beside[0])
             return _of_object(state, reach, made, name) or (made, name)
@@ -53,6 +57,16 @@ def _held_beside_optimizer(
         return None
     held = held_in(state, reach, training, code, origin)
     return (code, held) if held is not None else None
+
+
+def _is_trained_before(
+    reach: Reach, training: Training, optimizer: Origin, beside: list[tuple[Origin, tuple[Code, Held]]]
+) -> bool:
+    """Whether another optimizer of a model may step before one is built: the model would be prepared too late there."""
+    unit = reach.unit_of(optimizer.node, reach.units[0])
+    others = {other for other, _ in beside if other is not optimizer}
+    steps = (step for step in training.steps if not others.isdisjoint(origins(step.receiver)))
+    return any(may_precede(reach, step.node, unit, optimizer.node) for step in steps)
 
 
 def _is_given_there(state: State, reach: Reach, code: Code, held: Held) -> bool:
@@ -141,7 +155,7 @@ def _holders(state: State, reach: Reach, origin: Origin, training: Training) -> 
         if not returned or not sites:
             return
         callers = {reach.function_of(site) for site in sites}
-        if len(callers) != 1 or _trains(reach, training, code):
+        if len(callers) != 1 or trains(reach, training, code):
             return
         code = callers.pop()
 
@@ -164,7 +178,7 @@ def _imported(state: State, unit: Unit, origin: Origin) -> list[Binding]:
 
 def _read_elsewhere(state: State, reach: Reach, training: Training, unit: Unit, origin: Origin) -> bool:
     """Whether the training reads a thing by the global name of another module, which keeps the unprepared one."""
-    for node in _uses(state, reach, training, origin):
+    for node in uses_in(state, reach, training, origin):
         root = node
         while isinstance(root, cst.Attribute):
             root = root.value
@@ -186,7 +200,8 @@ def _returns(state: State, code: Code, origin: Origin) -> bool:
     return origin in held.things
 
 
-def _trains(reach: Reach, training: Training, code: Code) -> bool:
+def trains(reach: Reach, training: Training, code: Code) -> bool:
+    """Whether a step of an optimizer runs in some code or below it."""
     below = reach.below(code)
     return any(reach.function_of(record.node) in below for record in training.steps)
 
@@ -223,6 +238,8 @@ def held_in(state: State, reach: Reach, training: Training, code: Code, origin: 
         and _is_read_of_object(state, reach, training, unit, plain[0], scope.lookup(plain[0].name), attribute)
     ):
         return attribute
+    if not candidates:
+        candidates = imported_entries(reach, code, origin, iter(uses_in(state, reach, training, origin)))
     return plain[0] if plain else (candidates[0] if candidates else None)
 
 
@@ -239,7 +256,7 @@ def _is_read_of_object(
     it on: what others call the thing, they do not get from here."""
     if _read_as(state, reach, training, plain.origin) == {attribute.name}:
         return True
-    uses = _uses(state, reach, training, plain.origin)
+    uses = uses_in(state, reach, training, plain.origin)
     of_object = [n for n in uses if isinstance(n, cst.Attribute) and dotted(n) == attribute.name]
     reads = binding.reads if binding is not None else ()
     handed = (unit.names.parents.get(read) for read in reads)
@@ -254,13 +271,13 @@ def _read_as(state: State, reach: Reach, training: Training, origin: Origin) -> 
 
     A model's own class runs parts of it, which say nothing of that.
     """
-    found = _uses(state, reach, training, origin)
+    found = uses_in(state, reach, training, origin)
     units = {node: next((u for u in reach.units if node in u.names.parents), None) for node in found}
     named = {n: u for n, u in units.items() if u is not None and isinstance(n, (cst.Name, cst.Attribute))}
     return {unit.names.module.code_for_node(node) for node, unit in named.items()}
 
 
-def _uses(state: State, reach: Reach, training: Training, origin: Origin) -> dict[cst.CSTNode, None]:
+def uses_in(state: State, reach: Reach, training: Training, origin: Origin) -> dict[cst.CSTNode, None]:
     """The expressions by which the training runs a model forward, steps an optimizer or iterates a loader."""
     found: dict[cst.CSTNode, None] = {}
     for call, model in training.forwards.items():
@@ -348,6 +365,8 @@ def _attribute_of(state: State, reach: Reach, code: Code, origin: Origin) -> Hel
     attributes = state.once((_attributes, unit.name), lambda: _attributes(state, unit))
     known = [node for node in attributes.get(code, ()) if origin in state.values[node].things]
     given: list[cst.CSTNode] = [node for node in known if is_target(unit.names, node)]
+    if any(_is_around(state, unit, node, origin) for node in given):
+        return None
     if given:
         same = [node for node in given if node.deep_equals(given[0])]
         return Held(origin, unit.names.module.code_for_node(given[0]), same)
@@ -382,106 +401,3 @@ def as_argument(reach: Reach, code: Code, origin: Origin) -> cst.Call | None:
 def _passes_on(state: State, call: cst.Call, origin: Origin) -> bool:
     """Whether a call gives a thing, or is given it."""
     return origin in origins(state.values.get(call), origin.role) or _is_given(state, call, origin)
-
-
-def all_held(
-    state: State, reach: Reach, training: Training, divided: bool, code: Code | None, held: Held | None
-) -> list[Held]:
-    """
-    The variables that hold a thing, or one of several things that are made in one place: ``train, test = loaders()`` of
-    a list whose places are not known, ``train = loaders["train"]`` and ``test = loaders["test"]`` of a loop's loaders.
-
-    None of them is left out, for nobody can tell which holds which. ``divided``: one of them stays whole, and those
-    that the training itself iterates are meant; none where that cannot be told.
-    """
-    if code is None or held is None:
-        return []
-    unit = reach.unit(code)
-    found = [*_made_anew(reach, training, code, held), *_held_beside(state, reach, code, held)]
-    if len(found) == 1 or not divided:
-        return found
-    loops = (loop for loop in training.train_loops if isinstance(loop, cst.For) and loop in unit.names.parents)
-    read = {unit.names.module.code_for_node(n) for loop in loops for n in descendants(loop.iter)}
-    return [thing for thing in found if thing.name in read]
-
-
-def _made_anew(reach: Reach, training: Training, code: Code, held: Held) -> Iterator[Held]:
-    """
-    A variable, once for each time that it gets another thing of one kind: ``model, optimizer = build()``, trained, and
-    the same line again. Definitions between which nothing is trained are those of one thing.
-    """
-    unit = reach.unit(code)
-    order = unit.names.order
-    trained = [order(loop) for loop in training.train_loops if unit.names.function(loop) is code]
-    calls = (call for call in unit.names.calls if unit.names.function(call) is code)
-    trained += [order(call) for call in calls if any(_trains(reach, training, f) for f in reach.called(call))]
-    definitions = sorted(held.definitions, key=order)
-    several: list[list[cst.CSTNode]] = []
-    for definition in definitions:
-        assign = next(unit.names.enclosing(definition, cst.Assign), None)
-        made = isinstance(assign, cst.Assign) and _makes(reach, assign.value, held.origin)
-        before = several[-1][-1] if several else None
-        if before is None or (made and any(order(before) < at < order(definition) for at in trained)):
-            several.append([])
-        several[-1].append(definition)
-    yield from (Held(held.origin, held.name, part) for part in several or [held.definitions])
-
-
-def _makes(reach: Reach, value: cst.BaseExpression, origin: Origin) -> bool:
-    """Whether a call makes a thing, and does not only hand it back."""
-    functions = reach.called(value) if isinstance(value, cst.Call) else []
-    return any(
-        reach.unit(code).names.function(origin.place) is code
-        for f in functions
-        for code in reach.below(f)
-        if origin.place in reach.unit(code).names.parents
-    )
-
-
-def _held_beside(state: State, reach: Reach, code: Code, held: Held) -> Iterator[Held]:
-    """The other variables that are given such a thing: unpacked with it, looked up where it was looked up, or made by
-    another call of the function that made it."""
-    unit, several = reach.unit(code), one_of_several(reach, held.origin)
-    made = {next(unit.names.enclosing(definition, cst.Assign), None) for definition in held.definitions}
-    anew = any(isinstance(assign, cst.Assign) and _is_new(state, reach, assign, held) for assign in made)
-    for assign in unit.names.every(cst.Assign):
-        if unit.names.function(assign) is not code:
-            continue
-        called = anew and assign not in made and _is_new(state, reach, assign, held)
-        other = called or (several and _looks_up(assign.value))
-        for target in (each.target for each in assign.targets):
-            parts = [e.value for e in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else [target]
-            names = [unit.names.module.code_for_node(part) for part in parts]
-            if (len(parts) > 1 and held.name in names) or other:
-                for part, name in zip(parts, names, strict=True):
-                    if name != held.name and held.origin in origins(state.slot(part), held.origin.role):
-                        yield Held(held.origin, name, [part])
-
-
-def _is_new(state: State, reach: Reach, assign: cst.Assign, held: Held) -> bool:
-    """Whether a model or an optimizer comes from another call of a function that makes it: ``second = build()``."""
-    call = _making(assign.value)
-    if held.origin.role is Role.LOADER or not isinstance(call, cst.Call) or not reach.called(call):
-        return False
-    return not any(held.origin in origins(state.values.get(arg.value)) for arg in call.args)
-
-
-def _making(value: cst.BaseExpression) -> cst.BaseExpression:
-    """The call that makes something, without the methods that give it on: ``build().to(device)``."""
-    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        if value.func.attr.value not in questions.keeps_module():
-            break
-        value = value.func.value
-    return value
-
-
-def _looks_up(value: cst.BaseExpression) -> bool:
-    """``loaders["val"]``, ``loaders.get("val")``."""
-    call = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value
-    return isinstance(value, cst.Subscript) or call in ("get", "pop")
-
-
-def one_of_several(reach: Reach, loader: Origin) -> bool:
-    """Whether each turn of a loop makes such a loader, ``for split in splits:``: those of training and test differ."""
-    unit = next((unit for unit in reach.units if loader.place in unit.names.parents), None)
-    return unit is not None and bool(reach.loops(loader.place, unit))

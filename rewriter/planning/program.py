@@ -189,8 +189,10 @@ class ProgramFacts:
 
     def _batches(self) -> ShardedBatches | Obstacle | None:
         training = self.training
-        if training.train_loops or not training.backwards:
+        if not training.backwards:
             return None
+        if training.train_loops:
+            return self._batches_beside_loaders()
         if self.hand is not None or (self.existing is not None and self._makes_batches()):
             # each process makes batches of its own already, and goes on as its author has decided
             steps = (step for each in trainings(self.state, self.reach, training) for step in each.steps)
@@ -203,10 +205,24 @@ class ProgramFacts:
                 updated_by_hand(self.state, self.reach, training)
         return found
 
+    def _batches_beside_loaders(self) -> ShardedBatches | None:
+        """How the batches are cut of a training that has no loader, in a program where another has one: a head that is
+        trained on features. What cannot be cut, each process trains on as a whole."""
+        if self.hand is not None or (self.existing is not None and not self._cuts()):
+            return None
+        found = batches_by_hand(self.state, self.reach, self.training, self.abilities.shards_batches)
+        if not isinstance(found, ShardedBatches):
+            return None
+        self.training.train_loops.update(dict.fromkeys(found.loops))
+        return found
+
+    def _cuts(self) -> bool:
+        """Whether the script cuts batches for the processes by itself."""
+        return any(method_name(call) == "shard_batch" for unit in self.reach.units for call in unit.names.calls)
+
     def _makes_batches(self) -> bool:
         """Whether the script makes its batches by hand, and cuts none of them for the processes."""
-        cuts = any(method_name(call) == "shard_batch" for unit in self.reach.units for call in unit.names.calls)
-        return bool(self.training.backwards) and not self.training.train_loops and not cuts
+        return bool(self.training.backwards) and not self.training.train_loops and not self._cuts()
 
     def _prepares(self) -> bool:
         """Whether the script has something prepared by itself; else its accelerator is all that there is so far."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -33,6 +33,7 @@ from ..analysis.training.step_counts import counts
 from ..analysis.training.training import is_loss
 from ..facts.accelerator import Home, Side, Store
 from ..facts.effects import EffectKind
+from ..facts.legacy import Legacy
 from ..facts.module import Call, Count, Fact, Form, ModuleFacts
 from ..facts.module_paths import ENTRY
 from ..facts.placement import DeviceRead, Move, Placement
@@ -46,6 +47,7 @@ from .distribution_edits import replaced
 from .early_draws import Before, is_past
 from .former_wrappers import idle_choices, own_names, same_branches, unwrapped_branches
 from .holders import base_call, receiver
+from .shared_code import shared_ways
 from .unreachable import (
     dead_caller,
     unmoved,
@@ -73,6 +75,7 @@ class ReachedModule:
     def __init__(self, found: Collected, way: Way) -> None:
         self._found, self._way = found, way
         self._program, self._unit = found.program, found.unit
+        self._shared = shared_ways(found.program.reach, found.program.shared, way.code)
 
     def here(self, node: cst.CSTNode) -> bool:
         """Whether the accelerator is there when a node runs."""
@@ -106,7 +109,7 @@ class ReachedModule:
             return here(node) or unit.names.function(node) in way.after
 
         told.extend(ChosenForOthers(s) for s in found.lent_choices if not joined(s))  # after that it has no effect
-        told.extend(unreached_backwards(unit, program.reach, found.calls, program.shared, here, existing=not new))
+        told.extend(unreached_backwards(unit, program.reach, found.calls, self._shared, here, existing=not new))
         transparent = program.abilities.transparent_models
         anyway = made_by_all(program.state, (e.node for e in found.effects if not attained(e.node) and not e.optional))
         effects = [e for e in found.effects if e.node not in anyway]
@@ -123,7 +126,7 @@ class ReachedModule:
         effects += (each for each in guarded.values() if whole.isdisjoint(unit.names.ancestors(each.node)))
         told.extend(unreached_saves([s for s in found.saves if s not in guarded], here))
         told.extend(may_be_there(folder) for folder in anyway.values())
-        told.extend(unreached_work(unit, prepares, found.gathers, program.shared, here, joined, dead=dead))
+        told.extend(unreached_work(unit, prepares, found.gathers, self._shared, here, joined, dead=dead))
         told.extend(unmoved(a.loop) for a in found.arrivals if not here(a.loop))
         for given in found.scattered:
             if not isinstance(given, Placement):
@@ -201,7 +204,7 @@ class ReachedModule:
             connects=way.joins,
             visible=tuple(found.visible),
             numbered=tuple(dict.fromkeys(self._numbered(gone))) if way.home is not None or not new else (),
-            legacy=tuple(t for t in found.legacy if t.placed or here(t.node)),
+            legacy=tuple(t for t in found.legacy if t.placed or t.use is Legacy.UNSURE or here(t.node)),
             wrappers=tuple(found.wrappers),
             unwrapped_branches=(
                 *unwrapped_branches(unit, found.wrappers),
@@ -220,6 +223,7 @@ class ReachedModule:
             prefixed=tuple(found.prefixed),
             cuts_batches=self._cuts_batches(),
             prepares=tuple(p for p in prepares if here(p.wraps or p.node)),
+            loader_copies=tuple(copy for u, copy in found.plan.copies if u is unit),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
             gathers=tuple(g for g in found.gathers if (joined if g.form is Form.RECEIVE else here)(g.node)),
@@ -269,7 +273,7 @@ class ReachedModule:
         code = self._unit.names.function(node)
         if isinstance(code, cst.Module) and self._unit.place.name != ENTRY:
             return "it runs where this module is imported, before the accelerator is created"
-        home, shared = self._way.home, self._program.shared.get(code)
+        home, shared = self._way.home, self._shared.get(code)
         chosen = dict(home[1].arguments).get("cpu") if home is not None else None
         early = chosen is not None and Before(self._program.reach, self._way)(self._unit, node)
         if early and not self._knows_itself(node) and (shared is not None or self._may_ask(node)):
@@ -313,7 +317,7 @@ class ReachedModule:
         program, way, code = self._program, self._way, self._unit.names.function(node)
         if program.existing is not None or program.hand is not None or program.config.launched:
             return False
-        if way.home is None or code in program.shared:
+        if way.home is None or code in self._shared:
             return False
         order = self._unit.names.order
         for unit, sets in program.environment:
@@ -347,14 +351,20 @@ class ReachedModule:
         yield from hand_schedules(reach, unit, training, found.loops)
         yield from found.averages
         yield from alike_draws(state, unit, reach)
-        yield from own_noise(state, unit, reach, training, by_hand=self._cuts_batches())
+        yield from own_noise(state, unit, reach, training, self._loops_by_hand())
         yield from (one for one in before_training(state, unit, reach, training) if self._is_run_by_all(one.node))
         yield from early_lengths(state, unit, found.before_prepare)
         yield from running_figures(state, reach, unit, training, found.effects, found.gathers)
 
     def _cuts_batches(self) -> bool:
-        """Whether batches that no loader yields are cut into shards."""
-        return isinstance(self._program.batches, ShardedBatches) and bool(self._program.batches.batches)
+        """Whether batches that no loader yields are cut into shards, and no loader feeds a training."""
+        cut = self._program.batches
+        return isinstance(cut, ShardedBatches) and bool(cut.batches) and not cut.beside_loaders
+
+    def _loops_by_hand(self) -> Sequence[cst.CSTNode]:
+        """The loops of trainings whose batches are cut into shards."""
+        cut = self._program.batches
+        return cut.loops if isinstance(cut, ShardedBatches) and cut.batches else ()
 
     def _aimed(self, gone: set[cst.CSTNode]) -> set[cst.CSTNode]:
         """What goes, and what the moves that stay have in their place."""
@@ -379,14 +389,14 @@ class ReachedModule:
     def _moves(self, placement: Placement) -> bool:
         """Whether a move can be changed: aimed where the accelerator is, dropped where nobody else needs it."""
         if placement.move is Move.PLACE:
-            return self.here(placement.node)
+            return placement.beside is not None or self.here(placement.node)
         if placement.move is Move.RETARGET:
             fields = self._program.redefined | self._program.given
             stays = follows_field(placement, fields) or self._program.settings.constants.followed(placement)
             return self.here(placement.node) and not stays
         code, program = self._unit.names.function(placement.node), self._program
         brings_none = code in program.optional and code not in program.trainers
-        return code not in program.shared or (self.here(placement.node) and not brings_none)
+        return code not in self._shared or (self.here(placement.node) and not brings_none)
 
     def _numbered(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
         """The names of GPUs that lose their number: those that many read, those where the accelerator is not, and those

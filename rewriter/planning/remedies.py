@@ -20,7 +20,9 @@ def followable(finding: Finding, facts: ModuleFacts) -> Finding:
     if finding.severity is not Severity.BLOCKED:
         return finding
     if "broadcast_object_list(" in finding.remedy:
-        named = f"{finding.remedy}, from {facts.abilities.module}.utils import broadcast_object_list"
+        line = f"from {facts.abilities.module}.utils import broadcast_object_list"
+        head, code, last = finding.remedy.rpartition(CODE)
+        named = f"{head}{CODE}{line}\n{code}{last}" if code else f"{finding.remedy}, {line}"
         finding = finding._replace(remedy=named)
     if facts.existing or facts.connects:
         return finding

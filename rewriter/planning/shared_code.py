@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Klass, State, Unit, origins
 from ..analysis.syntax.nodes import FunctionNode, is_docstring, parameters
 from ..analysis.syntax.walk import nodes_in
@@ -34,7 +35,7 @@ def shared_code(reach: Reach) -> dict[Code, str]:
     for _, function, user in sorted(used, key=lambda each: around[each[1]] is not None):
         klass = around[function]
         if klass is None or not others.isdisjoint(derived_from(reach, klass)):
-            for code in reach.below(function):
+            for code in [function] if _trains_alone(reach, function) else reach.below(function):
                 found.setdefault(code, user)
     inside = {base for classes in made.values() for klass in classes for base in klass.lineage()}
     alone = others - inside
@@ -111,6 +112,17 @@ def _class_of(unit: Unit, function: FunctionNode) -> Klass | None:
     return next((unit.classes[node] for node in around if node in unit.classes), None)
 
 
+def shared_ways(reach: Reach, shared: Mapping[Code, str], home: Code | None) -> dict[Code, str]:
+    """What files outside the program run as well without the accelerator: what they reach, but for what a function does
+    that creates it by itself; ``home``: the code that creates it."""
+    found = dict(shared)
+    for function, user in shared.items():
+        below = reach.below(function)
+        if home is None or home not in below:
+            found.update((code, user) for code in below if code not in found)
+    return found
+
+
 def shared_by(reach: Reach, shared: Mapping[Code, str], code: Code) -> str | None:
     """Which file outside the program runs some code as well, or makes the objects of which that is a method."""
     klass = _class_of(reach.unit(code), code) if isinstance(code, (cst.FunctionDef, cst.Lambda)) else None
@@ -176,6 +188,20 @@ def _starts(reach: Reach, unit: Unit, function: cst.CSTNode) -> bool:
     if unit.names.module in making:
         return False
     return not making or _class_of(unit, function) is not None or not making.isdisjoint(reach.below(function))
+
+
+def _trains_alone(reach: Reach, function: Code) -> bool:
+    """Whether a function makes all that trains, and trains it: what it calls gets the accelerator that is created in
+    it, whoever calls it. Only where the accelerator has to come to it from above is its signature one for all."""
+    training = reach.state.once(_trains_alone, lambda: _training(reach.state))
+    return bool(training) and training.issubset(reach.below(function))
+
+
+def _training(state: State) -> frozenset[Code]:
+    """The code that makes optimizers, or runs a backward pass."""
+    made = (r for r in state.calls.values() if any(o.node is r.node for o in origins(r.result, Role.OPTIMIZER)))
+    passes = (record for record in state.calls.values() if method_name(record.node) == "backward")
+    return frozenset(record.unit.names.function(record.node) for record in (*made, *passes))
 
 
 def _making(state: State, unit: Unit) -> frozenset[Code]:

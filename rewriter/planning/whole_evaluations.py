@@ -15,6 +15,7 @@ from ..analysis.layouts.evaluated_sums import summed_first
 from ..analysis.layouts.metrics import Evaluation
 from ..analysis.layouts.sums_of_means import mean_of_batches, not_summed
 from ..analysis.syntax.walk import descendants
+from ..facts.module import Form
 from ..facts.roles import Role
 from ..findings import Severity
 from ..wording import worded
@@ -43,6 +44,7 @@ def leave_from_the_start(program: ProgramFacts, evaluations: Sequence[Evaluation
     _leave_alone(program, evaluations)
     _leave_drawn_from(program, evaluations)
     _leave_sums_of_means(program, evaluations)
+    _leave_sums_of_rows(program, evaluations)
 
 
 def without_accelerator(found: Attempt) -> Left:
@@ -102,6 +104,24 @@ def _leave_sums_of_means(program: ProgramFacts, evaluations: Sequence[Evaluation
             at, name = next(iter(sums.items()))
             evaluation.figures = ()
             evaluation.leave(f"`{name}` sums up a mean of each batch, and gathered batches are fewer", at=at)
+
+
+def _leave_sums_of_rows(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:
+    """Leave the evaluations whole in which a model or a module gives the sum over its rows: of the rows that fill up a
+    last batch nothing can be taken out of it again, and what is divided by does not count them."""
+    if program.config.keep_global_batch:
+        return
+    for evaluation in evaluations:
+        joined = [gather for gather in (evaluation.gather, *evaluation.parts) if gather is not None]
+        name = next((name for gather in joined for name, reduction in gather.figures if reduction == "sum"), None)
+        part = next((g for g in joined if g.form is Form.REDUCE and g.reduction == "sum"), None)
+        if evaluation.understood and (name is not None or part is not None):
+            text = name if name is not None else evaluation.unit.names.one_line(part.node) if part is not None else ""
+            evaluation.figures = ()
+            evaluation.leave(
+                f"`{text}` is a sum over the rows of its batch, and would count the rows that fill up a last batch",
+                at=part.node if part is not None else None,
+            )
 
 
 def _leave_trained_on(program: ProgramFacts, evaluations: Sequence[Evaluation]) -> None:

@@ -344,9 +344,10 @@ class Map:
         except SourceError:
             return True
 
-    def testers(self, changed: Collection[Path], like: Path) -> dict[Path, set[Path]]:
-        """The tests that import changed modules."""
-        return self.importers(changed, [p for p in self.project(like) if self.is_test(p)])
+    def testers(self, changed: Collection[Path], program: Program) -> dict[Path, set[Path]]:
+        """The tests that import changed modules of a program."""
+        around = self._around(program, _import_roots(program))
+        return self.importers(changed, [path for path in around if self.is_test(path)])
 
 
 _IMPORT = re.compile(rb"(?:^|[;:])[ \t\f]*(?:from|import)\b", re.MULTILINE)

@@ -233,7 +233,7 @@ def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], 
     if not calls:
         return files
     users: dict[Path, tuple[Path, list[ChangedCall]]] = {}
-    for test, modules in map.testers(calls, several[0].entry).items():
+    for test, modules in map.testers(calls, several[0]).items():
         used = mentioned(map.library.data(test))
         for module in modules:
             told = [call for call in calls[module] if call.name in used]
@@ -249,7 +249,7 @@ def _noted(file: FileResult, test: Path | None, calls: Sequence[ChangedCall]) ->
     finding = Diagnosis(
         "tested-module",
         Severity.REVIEW,
-        f"{test} uses what has changed in this file: it now has {', '.join(now)}",
-        f"run {test}, and update its calls",
+        f"{os.path.relpath(test)} uses what has changed in this file: it now has {', '.join(now)}",
+        f"run {os.path.relpath(test)}, and update its calls",
     )
     return file._replace(diagnoses=(*file.diagnoses, finding))

@@ -16,7 +16,7 @@ from ..source import BOM, Source, SourceError, encode
 from .three_way_merge import carried
 
 TRAINING = "training"
-_AGAIN = "`migrate -i` asks about it again, `migrate --write` makes it"
+_AGAIN = "-i asks about it again, --write makes it"
 
 
 class PlannedProgram(Protocol):
@@ -87,7 +87,11 @@ class Session:
             changes = tuple(c for c in file.changes if c.group == TRAINING) if TRAINING in groups else ()
             if old != new:
                 shown.append(
-                    FileResult(source._replace(data=encode(source, old), text=old), encode(source, new), changes)
+                    FileResult(
+                        source._replace(data=encode(source, old), text=old, on_disk=source.text),
+                        encode(source, new),
+                        changes,
+                    )
                 )
         return shown
 

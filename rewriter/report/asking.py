@@ -37,7 +37,7 @@ _KEYS = {
 }
 _HELP = """\
 Edits that need each other are one group, so no answer leaves a program
-half migrated. Ctrl-C writes nothing.
+half migrated. Each answer is a letter and Enter. Ctrl-C writes nothing.
 """
 _ONE, _ALIKE = "ynaesq?", "ynaisq?"
 """The answers about a group, and about several that are alike."""

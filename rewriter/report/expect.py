@@ -60,8 +60,8 @@ def expectations(result: Result) -> Iterator[str]:
         yield f"{_named(found, where)}: each process draws its own random transforms."
     if found := by_kind.get("shown-later"):
         yield (
-            f"What {where(found) or 'a cell'} shows comes after the training, whose cells are one function now: it is "
-            "of what is there then."
+            f"What {where(found) or 'a cell'} shows comes after the whole training, because the cells around it "
+            "are one function now: it shows the values at the end of the training."
         )
     if found := by_kind.get("wiping"):
         yield (

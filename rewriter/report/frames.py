@@ -23,6 +23,8 @@ _TAB = 4
 _ROOM = 10
 """Code is never cut shorter than this many characters."""
 _CUT = "..."
+_HEAD = 16
+"""So much of its beginning a line keeps where what is before the marked part has no room."""
 _LONGEST = 2000
 """Of a longer line only what is around the marked part is looked at."""
 Paint = Callable[[str, str], str]
@@ -157,7 +159,12 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
         while first > 0 and cells(text[first - 1 : end]) + 2 * len(_CUT) <= room:
             first -= 1
         if first:
-            text, start, end = _CUT + text[first:], start - first + len(_CUT), end - first + len(_CUT)
+            head = text[:_HEAD] if room >= 4 * _HEAD and first > _HEAD else ""  # it names what is assigned
+            while head and first < start and cells(head + text[first:end]) + 2 * len(_CUT) > room:
+                first += 1
+            head = head if cells(head + text[first:end]) + 2 * len(_CUT) <= room else ""
+            before = head + _CUT
+            text, start, end = before + text[first:], start - first + len(before), end - first + len(before)
     if cells(text) > room:
         last = len(text)
         while last > 0 and cells(text[:last]) + len(_CUT) > room:

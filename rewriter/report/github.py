@@ -8,6 +8,7 @@ from ..findings import Severity
 from ..result import FileResult, Result
 from ..source import SourceError
 from .diff import shown
+from .explaining import address, sections
 from .groups import FindingGroup, groups
 from .text import counted, in_a_sentence
 
@@ -22,14 +23,14 @@ def workflow_commands(result: Result, refused: Sequence[SourceError]) -> str:
     place, that names the others, and the most serious ones come first.
     """
     lines = [
-        _line("error", shown(error.path), error.line, 0, "migrate", f"{error.cause}. {error.remedy}")
+        _line("error", shown(error.path), error.line, (0, 0), "migrate", f"{error.cause}. {error.remedy}")
         for error in refused
     ]
     found = groups(result)
     for severity in _COMMANDS:
-        lines += [_finding(group) for group in found if group.first.severity is severity]
-        if severity is Severity.REVIEW:
+        if severity is Severity.REVIEW:  # before them: of more than ten warnings GitHub shows the first
             lines += [line for file in result.files for line in _change(file)]
+        lines += [_finding(group) for group in found if group.first.severity is severity]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -38,7 +39,7 @@ def _change(file: FileResult) -> Iterator[str]:
         rules = ", ".join(dict.fromkeys(change.rule for change in file.changes))
         text = f"{counted(len(file.changes), 'edit')} would make this file train on several processes: {rules}"
         first = min((change.line for change in file.changes if change.line), default=0)
-        yield _line("warning", shown(file.source.path), file.line_of_file(first), 0, "migrate", text)
+        yield _line("warning", shown(file.source.path), file.line_of_file(first), (0, 0), "migrate", text)
 
 
 def _finding(group: FindingGroup) -> str:
@@ -46,14 +47,19 @@ def _finding(group: FindingGroup) -> str:
     text = found.message + (f"\nhelp: {in_a_sentence(found.remedy)}" if found.remedy else "")
     if others := group.also():
         text += f"\n{others[0].upper()}{others[1:]}"
-    column = found.column if file.source.notebook is None else 0
+    if found.id in sections():
+        text += f"\n{address('findings', found.id, found.case)}"
+    columns = (found.column, found.end) if file.source.notebook is None else (0, 0)
     title = f"migrate [{found.id}]"
-    return _line(_COMMANDS[found.severity], shown(file.source.path), file.line_of_file(found.line), column, title, text)
+    return _line(
+        _COMMANDS[found.severity], shown(file.source.path), file.line_of_file(found.line), columns, title, text
+    )
 
 
-def _line(command: str, path: str, line: int, column: int, title: str, text: str) -> str:
-    place = {"file": path, "line": str(line) if line else "", "col": str(column) if column else "", "title": title}
-    properties = ",".join(f"{key}={_property(value)}" for key, value in place.items() if value)
+def _line(command: str, path: str, line: int, columns: tuple[int, int], title: str, text: str) -> str:
+    numbers = {"line": line, "col": columns[0], "endColumn": columns[1]}
+    place = {"file": path, **{name: str(number) for name, number in numbers.items() if number}, "title": title}
+    properties = ",".join(f"{key}={_property(value)}" for key, value in place.items())
     return f"::{command} {properties}::{_data(text)}"
 
 

@@ -88,10 +88,11 @@ def placed(found: Sequence[FindingGroup], files: Sequence[FileResult]) -> list[F
 
 
 def _key(file: FileResult, found: Diagnosis) -> object:
-    """What findings have in common that are one: their cause, else their words."""
-    alike = found._replace(line=0, column=0, end=0)
+    """What findings have in common that are one: their cause, else the situation and what to do about it; each says of
+    its own line what differs."""
     cause = found.cause
     if cause is None:
-        return alike
+        alike = found._replace(line=0, column=0, end=0)
+        return (found.id, found.severity, found.case, found.remedy) if found.case and found.remedy else alike
     path = cause.path or str(file.source.path)
     return found.id, found.severity, found.remedy, cause._replace(path=path)

@@ -1,5 +1,5 @@
-"""What a hook says: what stops a file, with its code and what to do; one line for each other file, with its edits and
-what is to review; the conclusion, and the commands to run."""
+"""What a hook says: a line for each file, with what stops it, or its edits and what is to review; the conclusion, and
+the commands to run, of which one explains the first of what stops a file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from .frames import error_views, frame
 from .groups import FindingGroup, groups
 from .inline import bare, short
 from .summary import audit_total, files_total
-from .text import counted, helping, visible
+from .text import counted, visible
 
 _STOPS = (Severity.ERROR, Severity.BLOCKED)
-"""The severities of findings that are shown with their code."""
-_FRAMED = 10
-"""The code of the most serious finding is shown for so many files."""
+"""The severities of findings that stop a file."""
 _OTHERS = 3
 """So many other findings of a file that stop it get a line each."""
 _WIDTH = 100
@@ -46,12 +44,10 @@ def hook_lines(
     lines = [line for error in refused for line in _error(error, encoding)]
     found = groups(result)
     stops = _by_file([group for group in found if group.first.severity in _STOPS])
-    for number, told in enumerate(stops):
-        lines += [""] if lines and number <= _FRAMED else []
-        lines += _told(told, encoding) if number < _FRAMED else _line(told[0])
+    lines += [line for told in stops for line in _line(told[0], others=len(told) - 1)]
     reviews = _by_file([group for group in found if group.first.severity is Severity.REVIEW])
     others = [line for file in result.files for line in _other(file, reviews, verb)]
-    lines += ["", *others] if lines and others else others
+    lines += others
     lines += [""] if stops else []
     if result.files or not refused:
         total = files_total(result, len(refused), verb) if result.audited is None else audit_total(result, len(refused))
@@ -73,16 +69,6 @@ def _by_file(found: Sequence[FindingGroup]) -> list[list[FindingGroup]]:
     return list(files.values())
 
 
-def _told(found: Sequence[FindingGroup], encoding: str) -> Iterator[str]:
-    """What stops a file: the first finding with its code and what to do, some others in a line each."""
-    first = found[0]
-    yield from _line(first)
-    yield from (f"  {line}" for line in frame(first.shown(), width=_WIDTH, paint=lambda t, _: t, encoding=encoding))
-    for text, before, rest in helping(first.first.remedy):
-        yield from _wrapped(text, f"  {before}", f"  {rest}")
-    yield from _lines(found[1:])
-
-
 def _lines(found: Sequence[FindingGroup]) -> Iterator[str]:
     """Some findings of a file in a line each, and how many others there are."""
     yield from (line for group in found[:_OTHERS] for line in _line(group))
@@ -90,9 +76,11 @@ def _lines(found: Sequence[FindingGroup]) -> Iterator[str]:
         yield f"and {counted(len(found) - _OTHERS, 'other finding')} in this file"
 
 
-def _line(group: FindingGroup) -> list[str]:
+def _line(group: FindingGroup, others: int = 0) -> list[str]:
+    """A finding in a line, with how many ``others`` its file has."""
     first = group.first
-    also = f" ({told})" if (told := group.also()) else ""
+    facts = [group.also(), f"and {counted(others, 'other finding')} in this file" if others else ""]
+    also = f" ({told})" if (told := "; ".join(filter(None, facts))) else ""
     return _wrapped(f"{group.places()[0]}: {first.severity.value} [{first.id}] {visible(group.message())}{also}")
 
 

@@ -30,7 +30,7 @@ from .inline import told_of
 from .summary import audit_total, outcome
 from .table import ProgramRow, heading, rows
 from .text import counted, steps
-from .verdict import number_of, pointed, unforeseen
+from .verdict import not_foreseen, number_of, pointed
 
 if TYPE_CHECKING:
     from ..source import SourceError
@@ -42,6 +42,8 @@ _AROUND, _LINE = 130, 21
 _CODE_FIRST = re.compile(r"^(.+?) \((?=(?:lines? |[^()]*?:|cell )\d[^()]*\): )")
 _PLACES = 6
 """So many places of a finding are in sight."""
+_LABELS = {"safe": "safe edits", "check": "edits to check"}
+"""What is said of the two kinds of edits, beside the severities of findings."""
 _KEYS = "j k:next and previous change|o:open its reasons|e:open all reasons|n p:next and previous section|t:light or dark|Esc:no filters"  # noqa: E501
 
 
@@ -179,16 +181,17 @@ def _side(
     shown.sort(key=lambda each: not _bad(each[1]))
     links = [_link(number, file, names[number], edits=audited is None) for number, file in shown]
     keys = "".join(f"<dt>{_keys(key)}</dt><dd>{text}</dd>" for key, text in (k.split(":") for k in _KEYS.split("|")))
+    keys = f"<div class='scripted keys-box'><h2>Keys</h2><dl class='keys'>{keys}</dl></div>"
     return (
         f"<nav class='side' aria-label='Contents'><div><h1>{path_words(_title(result, names))}</h1>"
         f"<p class='dim'>{looked}, {counted(result.checked, 'file')} checked</p>"
         f"<ul>{''.join(parts)}</ul>"
         f"<div class='scripted'>{_filters('severity', 'Severity', words)}{_filters('rule', 'Rules', rules)}"
-        "<p class='dim' id='shown' role='status'></p></div>"
-        "<div class='tools scripted'><button id='theme' type='button'></button>"
+        "<p class='dim' id='shown' role='status'></p>"
         "<button id='clear' type='button' hidden>No filters</button></div>"
         f"<h2>Files</h2><ul class='files'>{''.join(links)}</ul>"
-        f"<div class='scripted keys-box'><h2>Keys</h2><dl class='keys'>{keys}</dl></div></div></nav>"
+        f"{keys if edits else ''}"
+        "<div class='tools scripted'><button id='theme' type='button'></button></div></div></nav>"
     )
 
 
@@ -224,7 +227,7 @@ def _filters(kind: str, title: str, counts: Mapping[str, int]) -> str:
         return ""
     buttons = "".join(
         f"<button type='button' data-filter='{kind}' data-value='{escape(word)}' aria-pressed='false'>"
-        f"{escape(word)} <b>{counts[word]}</b></button>"
+        f"{_LABELS.get(word, escape(word))} <b>{counts[word]}</b></button>"
         for word in words
     )
     return f"<div class='by-{kind}'><h2>{title}</h2><div class='filters'>{buttons}</div></div>"
@@ -318,7 +321,7 @@ def _verdict(verdict: SeenVerdict) -> Iterator[str]:
     curves = _curves(verdict.data)
     if curves:
         yield f"<figure>{picture(curves)}</figure>"
-    notes = "".join(f"<li>{code_words(note)}</li>" for note in (*verdict.notes, *unforeseen(verdict)))
+    notes = "".join(f"<li>{code_words(note)}</li>" for note in (*verdict.notes, *not_foreseen(verdict)))
     yield f"<p>For the comparison:</p><ul class='expect dim'>{notes}</ul>" if notes else ""
 
 

@@ -14,9 +14,11 @@ from .groups import FindingGroup
 from .html_frames import code_words
 from .hunk_place import place_of_hunk
 from .inline import Numbering, numberings
-from .rows import DiffBlock, Row, hunks_of, is_whole, reasons
+from .rows import DiffBlock, Row, hunks_of, indent_of, is_whole, reasons
 from .text import at_lines, visible
 
+_LONG = 50
+"""Longer lines may be wrapped: what is wrapped of them is indented further than the line."""
 WEIGHTS = ("safe", "check")
 NumberedGroup = tuple[int, FindingGroup]
 
@@ -117,7 +119,12 @@ def _cells(
         return f"<td class='{side} n empty'></td><td class='{side} empty'></td>"
     full = "" if same else " full"
     code = "".join(_code(text.rstrip("\r"), marks, spans, tag))
-    return f"<td class='{side} n{full}'>{number or ''}</td><td class='{side}{full}'>{code}</td>"
+    long = len(text) > _LONG
+    hang = f" style='--i:{indent_of(text.expandtabs(4))}'" if long else ""
+    return (
+        f"<td class='{side} n{full}'>{number or ''}</td>"
+        f"<td class='{side}{full}{' long' if long else ''}'{hang}>{code}</td>"
+    )
 
 
 def _code(text: str, marks: Sequence[tuple[int, int]], spans: Sequence[Span], tag: str) -> Iterator[str]:

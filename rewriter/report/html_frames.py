@@ -18,7 +18,7 @@ _CODE = re.compile(
         | from[ ][\w.]+[ ]import[ ]\w+ | if[ ]accelerator\.is_main_process
         | [\w./-]+ \. (?:py|ipynb) \b (?: :\d+ )?  # a file, and a line of it
         | [A-Za-z_]\w+ (?: \.[A-Za-z_]\w+ )+ (?: \( (?: [^()] | \([^()]*\) )* \) )?  # accelerator.reduce(x.sum())
-        | (?! \w+ \( (?: s | es ) \) ) [A-Za-z_]\w* \( [^()]* \)  # prepare(...), Accelerator(cpu=True), sorted(names)
+        | (?! \w+ \( (?: s | es ) \) ) [A-Za-z_]\w* \( (?: [^()] | \( [^()]* \) )* \) (?: \. \w+ )*  # prepare(...)
         | --[a-z][a-z-]+ (?: [ ] [a-z_]+=\w+ )?  # an option, also with a role
         | [A-Za-z_]\w*= (?: \.\.\. | [\w'"] [\w.'"]* (?<!\.) )? (?! [\w=] )  # an argument: device=, cpu=...
         | torchlift[ ][a-z]+ \b

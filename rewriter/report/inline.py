@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 
-from ..findings import Severity
+from ..editing.opcodes import origins
+from ..findings import CODE, Severity
 from ..result import FileResult
 from .frames import View, cells, frame, span
 from .groups import FindingGroup
@@ -15,7 +16,7 @@ from .text import TIED, helping, visible
 
 COLORS = {Severity.ERROR: "1;31", Severity.BLOCKED: "1;31", Severity.REVIEW: "33", Severity.NOTE: "36"}
 CAUSE, MARGIN = "1;34", "2"
-_NARROWEST = 20
+_NARROWEST = 10
 """What is said is never cut shorter than this many characters."""
 _SHORTEST = 12
 """The columns that the sentence of a finding gets at least where it is named in short."""
@@ -64,18 +65,24 @@ def said(group: FindingGroup, width: int, encoding: str, *, code: bool) -> Itera
     for line in frame(views, width=width, paint=lambda text, style: painted(text, styles[style]), encoding=encoding):
         yield f"{bar} {line}"
     for text, before, rest in helping(first.remedy):
-        for line in wrapped(before + text, width, rest):
+        lines = wrapped(before + text, width, rest) if before.strip() or not before.endswith(CODE) else [before + text]
+        for line in lines:  # code is one line for who copies it: a terminal wraps it by itself
             yield f"{bar} {line}"
 
 
-def short(group: FindingGroup, width: int) -> list[str]:
-    """A finding whose words are elsewhere: its place, its id, and as much of its sentence as the line has room for."""
+def short(group: FindingGroup, width: int, *, whole: bool = False) -> list[str]:
+    """A finding whose code and remedy are elsewhere: its place, its id, and its ``whole`` sentence, else as much of it
+    as the line has room for."""
     first, word = group.first, group.first.severity.value
+    coloured = painted(word, COLORS[first.severity])
+    if whole:
+        head = f"  {group.places()[0].replace(' ', TIED)}: {word} [{first.id}] {visible(group.message())}"
+        lines = wrapped(head, width, "      ")
+        return [line.replace(f"{word} [", f"{coloured} [", 1).replace(TIED, " ") for line in lines]
     lines = wrapped(f"  {group.places()[0].replace(' ', TIED)}: {word} [{first.id}]", width, "      ")
     room = width - cells(lines[-1]) - 1
     if room >= _SHORTEST:
         lines[-1] += f" {beginning(visible(group.message()), room)}"
-    coloured = painted(word, COLORS[first.severity])
     return [line.replace(f"{word} [", f"{coloured} [", 1).replace(TIED, " ") for line in lines]
 
 
@@ -112,9 +119,14 @@ def wrapped(text: str, width: int, rest: str = "  ") -> list[str]:
 class Numbering:
     """The numbers of the lines of a text as they are shown: those of a notebook count in their cell."""
 
-    def __init__(self, text: str, heads: Container[str] | None) -> None:
-        """``heads`` are the lines at which the cells of a notebook begin."""
+    def __init__(self, text: str, heads: Container[str] | None, on_disk: str = "") -> None:
+        """``heads`` are the lines at which the cells of a notebook begin; lines are counted as they are ``on_disk``,
+        where the text has others already."""
         self._numbers: list[tuple[str, int]] | None = None
+        self._on_disk: dict[int, int] | None = None
+        if heads is None and on_disk not in ("", text):
+            same = origins(on_disk.split("\n"), text.split("\n"))
+            self._on_disk = {new + 1: old + 1 for new, old in same.items()}
         if heads is not None:
             self._numbers = [("", 0)]
             for line in text.split("\n"):
@@ -123,10 +135,19 @@ class Numbering:
 
     def __call__(self, line: int) -> int:
         """The number of a line; 0 for none, and for the line that begins a cell."""
+        if self._on_disk is not None:
+            return self._on_disk.get(line, 0)
         return line if self._numbers is None else self._numbers[line][1]
+
+    @property
+    def counts_cells(self) -> bool:
+        """Whether the lines are those of a notebook, of which one begins each cell."""
+        return self._numbers is not None
 
     def place(self, line: int) -> str:
         """A line in words: ``line 3``, ``cell 2, line 1``."""
+        if self._on_disk is not None:
+            line = next((self(n) for n in range(line, 0, -1) if self(n)), line)
         if self._numbers is None:
             return f"line {line}"
         cell, number = self._numbers[line]
@@ -137,4 +158,4 @@ def numberings(file: FileResult) -> tuple[Numbering, Numbering]:
     """How the lines of the two texts of a file count."""
     heads = None if file.source.notebook is None else frozenset(file.source.notebook.heads())
     before, after = file.texts
-    return Numbering(before, heads), Numbering(after, heads)
+    return Numbering(before, heads, file.source.on_disk), Numbering(after, heads)

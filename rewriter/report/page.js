@@ -16,6 +16,18 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
 
+  // A command is copied with a click, where the browser lets a page do that.
+  for (const command of navigator.clipboard ? all(".commands dd") : []) {
+    const text = command.textContent, button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "copy", textContent: "Copy" });
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+    command.append(button);
+  }
+
   // Filters: what is pressed is shown; nothing pressed shows everything.
   const pressed = (group) => new Set(all(`[data-filter="${group}"][aria-pressed="true"]`).map((b) => b.dataset.value));
   const fits = (wanted, values) => !wanted.size || values.some((value) => wanted.has(value));

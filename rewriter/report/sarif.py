@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +23,9 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 WOULD_CHANGE = "would-change"
 UNREADABLE = "unreadable"
 _LEVELS = {Severity.ERROR: "error", Severity.BLOCKED: "error", Severity.REVIEW: "warning", Severity.NOTE: "note"}
+
+
+_ORDER = ("error", "warning", "note")
 
 
 _OWN = {
@@ -50,9 +55,13 @@ def sarif(
     """
     results = [entry for file in result.files for entry in _file(file)]
     results += [_refused(error) for error in refused]
+    results.sort(key=lambda entry: _ORDER.index(entry["level"]))
+    for entry, mark in zip(results, _fingerprints(results), strict=True):
+        entry["partialFingerprints"] = {"torchlift/v1": mark}
     ids = sorted({entry["ruleId"] for entry in results})
     page = "findings" if result.audited is not None else "rules"
-    told = [_rule(id, {**_OWN, **(rules or {})}, page) for id in ids]
+    levels = {entry["ruleId"]: entry["level"] for entry in reversed(results)}  # the most serious of its results
+    told = [_rule(id, {**_OWN, **(rules or {})}, page, levels[id]) for id in ids]
     driver = {"name": "torchlift", "informationUri": HOME, "rules": told, **({"version": version} if version else {})}
     run = {
         "tool": {"driver": driver},
@@ -62,7 +71,19 @@ def sarif(
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(id: str, own: Mapping[str, str], page: str) -> dict[str, Any]:
+def _fingerprints(results: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What a result is known by when lines above it come and go: its id, its file, and its sentence; the number of it
+    where a file has several."""
+    seen = Counter[str]()
+    for entry in results:
+        uri = entry["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        words = "" if entry["ruleId"] == WOULD_CHANGE else entry["message"]["text"]
+        mark = sha256("\0".join([entry["ruleId"], uri, words]).encode()).hexdigest()[:16]
+        seen[mark] += 1
+        yield f"{mark}:{seen[mark]}"
+
+
+def _rule(id: str, own: Mapping[str, str], page: str, level: str) -> dict[str, Any]:
     """What a viewer shows of an id beside each result; ``page`` is that of the documentation on those of ``own``."""
     if id in sections():
         sentence, text, markdown, page = one_sentence(id), explanation(id), sections()[id], "findings"
@@ -71,7 +92,10 @@ def _rule(id: str, own: Mapping[str, str], page: str) -> dict[str, Any]:
         sentence = " ".join(text.partition("\n\n")[0].split())
     else:
         return {"id": id}
-    more = {} if id in _OWN else {"helpUri": address(page, id)}
+    more: dict[str, Any] = {} if id in _OWN else {"helpUri": address(page, id)}
+    full = text.partition("\n\n")[2].partition("\n\n")[0] if id in sections() else text
+    more |= {"fullDescription": {"text": " ".join(full.split()) or sentence}}
+    more |= {"defaultConfiguration": {"level": level}}
     return {"id": id, "shortDescription": {"text": sentence}, "help": {"text": text, "markdown": markdown}, **more}
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..findings import Severity
+from ..findings import CODE, Severity
 from ..result import FileResult, Result
 from .diff import shown
 from .expect import expectations
@@ -28,6 +28,10 @@ _NARROWEST = 20
 """Lines are never wrapped at fewer columns."""
 _LISTED = 200
 """If there are more findings, the others are counted by their ids."""
+_WHOLE = 10
+"""The sentences of so many findings are said again, whole, below the diff that shows them."""
+_NARROW = 40
+"""On fewer columns words are cut, and indented less."""
 _FRAME = 100
 """The columns for code that does not go to a terminal."""
 
@@ -64,8 +68,11 @@ class _Page:
 
     def item(self, text: str, *, first: str = "  ", rest: str = "    ", style: str = "", styled: str = "") -> None:
         """Add a paragraph; ``styled`` is the word in it that gets its own colour."""
+        narrow = self.width < _NARROW
+        if narrow:
+            first, rest = (indent if indent.strip() else "  "[: len(indent)] for indent in (first, rest))
         wrapped = textwrap.wrap(
-            text, self.width, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+            text, self.width, initial_indent=first, subsequent_indent=rest, break_long_words=narrow,
             break_on_hyphens=False,
         )  # fmt: skip
         if styled and self.color and wrapped:
@@ -187,7 +194,7 @@ def _findings(page: _Page, result: Result, drawn: Sequence[FileResult]) -> None:
     listed = found if len(found) <= _LISTED else found[:FRAMED]
     for number, group in enumerate(sorted(listed, key=lambda group: group in above)):
         if group in above:
-            named = short(group, page.width)
+            named = short(group, page.width, whole=len(above) <= _WHOLE)
             page.lines += named if page.color else [bare(line) for line in named]
             continue
         if 0 < number < FRAMED:
@@ -215,7 +222,10 @@ def _finding(page: _Page, group: FindingGroup, *, framed: bool) -> None:
         styles = {"primary": COLORS[first.severity], "cause": CAUSE, "margin": MARGIN}
         page.lines += [f"    {line}" for line in page.frame(views, styles)]
     for text, before, rest in helping(first.remedy):
-        page.entry(text, first=f"    {before}", rest=f"    {rest}")
+        if before.endswith(CODE) and not before.strip():  # to be copied: a terminal wraps it by itself
+            page.lines.append(f"    {before}{text}")
+        else:
+            page.entry(text, first=f"    {before}", rest=f"    {rest}")
 
 
 def _stops(page: _Page, found: Sequence[FindingGroup]) -> None:
@@ -240,7 +250,7 @@ def files_total(result: Result, errors: int, verb: str = "would change") -> str:
     partly = sum(file.changed for file in blocked)
     counts = {"blocked": len(blocked), verb: len(changed) - partly, f"{verb} in part": partly, "not read": errors}
     facts = [f"{counted(count, 'file')} {what}" for what, count in counts.items() if count]
-    return f"{', '.join(facts) or 'nothing to change'}; {counted(result.checked, 'file')} checked."
+    return f"{', '.join(facts) or 'Nothing to change'}; {counted(result.checked, 'file')} checked."
 
 
 def _numbers(result: Result) -> str:
@@ -259,8 +269,8 @@ def audit_total(result: Result, errors: int) -> str:
     notes = len(found) - wrong - reviews
     checked = counted(result.checked, "file")
     if not result.audited:
-        return f"no distributed training found{f', {errors} not read' if errors else ''}; {checked} checked."
-    facts = [counted(wrong, "error") if wrong else "nothing wrong was found"]
+        return f"No distributed training found{f', {errors} not read' if errors else ''}; {checked} checked."
+    facts = [counted(wrong, "error") if wrong else "Nothing wrong was found"]
     facts += [f"{reviews} to review"] if reviews else []
     facts += [f"{notes} not followed"] if notes else []
     facts += [f"{errors} not read"] if errors else []

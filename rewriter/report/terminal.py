@@ -28,7 +28,7 @@ from .text import at_lines, visible
 
 NARROWEST = 80
 """Two columns need this many characters; a narrower terminal gets one."""
-_ROOM = 20
+_ROOM = 10
 """Lines are never cut shorter than this many characters."""
 _HANG = 4
 """What is wrapped of a line is indented so much further than the line, as long as that leaves ``_WIDE`` columns."""
@@ -86,7 +86,7 @@ class _Sheet:
         self.console, self.old, self.new, self.told = console, old, new, told
         self.width = console.width
         self.digits = len(str(max((max(old(row.old), new(row.new)) for row in hunk.rows), default=1)))
-        self.margin = " " * (2 * self.digits + 3)
+        self.margin = " " * (2 * self.digits + 3) if self.width >= _WIDE else ""
         self.between = " | " if console.options.ascii_only else " │ "
 
     def known(self, text: str) -> str:
@@ -167,7 +167,7 @@ def _numbered(
     """One line with its old and its new number, each in its own column; 0 means that it has no such number. Below it
     is what was ``found`` there."""
     numbers = sheet.old(lines[0]), sheet.new(lines[1])
-    if not any(numbers):  # the line at which a cell of a notebook begins
+    if not any(numbers) and sheet.old.counts_cells:  # the line at which a cell of a notebook begins
         text, style = cell_name(text), "bold"
     head = "".join(f"{number or '':>{sheet.digits}} " for number in numbers)
     room = sheet.width - len(head) - 2
@@ -252,10 +252,10 @@ def _cut(line: Text, room: int, hang: int = 0) -> list[Text]:
 def _columns(block: DiffBlock, sheet: _Sheet) -> Iterator[Text]:
     """The lines of a block, before on the left and after on the right."""
     half = (sheet.width - 3) // 2
-    room = half - sheet.digits - 3
+    room, cells = half - sheet.digits - 3, sheet.old.counts_cells
     for row in block.rows:
-        left = _side(sheet.old(row.old), row.before, "-", row.out, _OUT, row, sheet.digits, room)
-        right = _side(sheet.new(row.new), row.after, "+", row.into, _IN, row, sheet.digits, room)
+        left = _side(sheet.old(row.old), row.before, "-", row.out, _OUT, row, sheet.digits, room, cells)
+        right = _side(sheet.new(row.new), row.after, "+", row.into, _IN, row, sheet.digits, room, cells)
         for part in range(max(len(left), len(right))):
             one = left[part].copy() if part < len(left) else Text()
             one.pad_right(half - one.cell_len)
@@ -264,11 +264,12 @@ def _columns(block: DiffBlock, sheet: _Sheet) -> Iterator[Text]:
 
 
 def _side(
-    number: int, text: str | None, sign: str, marks: Sequence[Span], style: str, row: Row, digits: int, room: int
+    number: int, text: str | None, sign: str, marks: Sequence[Span], style: str, row: Row, digits: int, room: int,
+    cells: bool,
 ) -> list[Text]:  # fmt: skip
     if text is None:
         return []
-    text = text if number else cell_name(text)
+    text = text if number or not cells else cell_name(text)
     sign, style = (" ", "") if row.same else (sign, style)
     lines = _wrapped(text, marks, "" if row.moved else style, room)
     heads = [f"{number or '':>{digits}} ", *[" " * (digits + 1)] * (len(lines) - 1)]

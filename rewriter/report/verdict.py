@@ -33,7 +33,7 @@ def verdict_text(verdict: SeenVerdict, *, color: bool = False, width: int = 120)
     lines.append("")
     if verdict.drawing:
         lines += [*verdict.drawing, ""]
-    notes = [*verdict.notes, *unforeseen(verdict)]
+    notes = [*verdict.notes, *not_foreseen(verdict)]
     lines += ["For the comparison:"] if notes else []
     for note in notes:
         lines += wrap(f"- {visible(note)}", width, subsequent_indent="  ")
@@ -88,6 +88,18 @@ def pointed(row: SeenRow) -> list[tuple[str, str, str]]:
 def number_of(place: str) -> str:
     """The number of a line: of ``train.py:12``, and of ``train.ipynb:cell 3, line 12``."""
     return place.replace(" ", ":").rpartition(":")[2]
+
+
+def not_foreseen(verdict: SeenVerdict) -> list[str]:
+    """That the check before the run found nothing, in a line: of the promise that was broken first. The others follow
+    from it."""
+    first = next((row.promise for row in verdict.rows if row.outcome == "broken"), "")
+    if not first or not verdict.check_passed:
+        return []
+    return [
+        f'the check of the migrated program, before the runs, did not foresee "{first}". Where your script is not the '
+        "cause, please report it, with the script"
+    ]
 
 
 def unforeseen(verdict: SeenVerdict) -> list[str]:

@@ -69,10 +69,15 @@ class _Known(NamedTuple):
     gated: dict[tuple[str, bool], frozenset[Binding]]
 
     def plus(self, more: frozenset[Binding]) -> _Known:
-        return self._replace(bound=self.bound | more)
+        return self if more <= self.bound else self._replace(bound=self.bound | more)
 
-    def gate(self, condition: tuple[str, bool], more: frozenset[Binding]) -> _Known:
-        return self._replace(gated={**self.gated, condition: self.gated.get(condition, frozenset()) | more})
+    def gate(self, more: dict[tuple[str, bool], frozenset[Binding]]) -> _Known:
+        gated = self.gated
+        for condition, names in more.items():
+            if names:
+                gated = gated.copy() if gated is self.gated else gated
+                gated[condition] = gated.get(condition, frozenset()) | names
+        return self if gated is self.gated else self._replace(gated=gated)
 
 
 def _join(states: Sequence[_Known | None]) -> _Known | None:
@@ -81,10 +86,12 @@ def _join(states: Sequence[_Known | None]) -> _Known | None:
     if not alive:
         return None
     first, *others = alive
-    gated = {
-        condition: names.intersection(*(o.gated.get(condition, frozenset()) | o.bound for o in others))
-        for condition, names in first.gated.items()
-    }
+    gated = first.gated
+    if any(other.gated is not gated for other in others):  # most code adds nothing to what conditions tell
+        gated = {
+            condition: names.intersection(*(o.gated.get(condition, frozenset()) | o.bound for o in others))
+            for condition, names in gated.items()
+        }
     return _Known(first.bound.intersection(*(other.bound for other in others)), gated)
 
 
@@ -209,14 +216,16 @@ class _Paths:
         joined = _join([then, other])
         if joined is None or then is None or other is None:
             return joined
-        joined = joined.gate((text, yes), then.bound - joined.bound)
-        return joined.gate((text, not yes), other.bound - joined.bound)
+        return joined.gate({(text, yes): then.bound - joined.bound, (text, not yes): other.bound - joined.bound})
 
     def _condition(self, test: cst.BaseExpression) -> tuple[str, bool]:
         yes = True
         while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
             test, yes = test.expression, not yes
-        return self.unit.names.module.code_for_node(test.with_changes(lpar=[], rpar=[])), yes
+        texts = self.unit.names.texts
+        if test not in texts:
+            texts[test] = self.unit.names.module.code_for_node(test.with_changes(lpar=[], rpar=[]))
+        return texts[test], yes
 
     def _entered(self, test: cst.BaseExpression, state: _Known, holds: bool) -> _Known:
         """What is known if a condition is true, or if it is false."""

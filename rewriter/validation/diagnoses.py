@@ -197,13 +197,18 @@ def _assigned(place: CodePlace) -> list[str]:
 
 
 def _too_small(figure: Violation, line: int) -> Diagnosis:
-    total = _code(figure.other or figure.place)
+    place = figure.other or figure.place
+    total = _code(place)
+    asked = place.unit.names.parents.get(place.node)
+    is_tensor = isinstance(asked, cst.Attribute) and asked.attr.value in ("item", "cpu", "numpy", "tolist", "detach")
+    summed = f'accelerator.reduce({total}, reduction="sum")'
+    if not is_tensor:
+        summed = f'accelerator.reduce(torch.tensor({total}, device=accelerator.device), reduction="sum").item()'
     return Diagnosis(
         "own-figure", Severity.REVIEW,
         f"`{total}` totals only the rows of one process, and `{figure.words}` divides it by the number of all rows: on "
         "N processes it is N times too small",
-        f"add up the totals of all processes before this line: {total} = accelerator.reduce(torch.tensor({total}, "
-        'device=accelerator.device), reduction="sum").item()',
+        f"add up the totals of all processes before this line: {total} = {summed}",
         line,
         1, case="total",
     )  # fmt: skip

@@ -38,6 +38,9 @@ class OwnRows(RowLabels):
 
     def __init__(self, program: EmittedProgram) -> None:
         super().__init__(program)
+        self._grown = 0
+        """How often something was found to hold more."""
+        self._conditions: dict[tuple[cst.CSTNode, bool], tuple[int, Labels]] = {}
         self._solve()
 
     def of(self, unit: Unit, node: cst.CSTNode) -> frozenset[RowsOf]:
@@ -259,23 +262,32 @@ class OwnRows(RowLabels):
         if not labels <= before:
             table[key] = before | labels
             self._changed = True
+            self._grown += 1
 
     # ------------------------------------------------------------ one expression
 
     def _decides(self, unit: Unit, node: cst.CSTNode) -> Labels:
         """What decides whether something is counted: ``if guess == label: hits += 1``."""
-        found = NONE
-        for around in unit.names.enclosing(node, cst.If, cst.For, cst.While):
-            if isinstance(around, cst.If):
-                found |= self._labels(unit, around.test)
-            elif isinstance(around, cst.For) and self._state.loaders.get(around):
-                break
+        found = self._chosen(unit, node)
         target: cst.BaseExpression | None = node.target if isinstance(node, cst.AugAssign) else None
         while isinstance(target, (cst.Subscript, cst.Attribute)):
             if isinstance(target, cst.Subscript):
                 found |= self._all(unit, target.slice)
             target = target.value
         return found
+
+    def _chosen(self, unit: Unit, node: cst.CSTNode) -> Labels:
+        """What the conditions around a node, up to the loop over batches, are computed from; found anew when more is
+        known of something."""
+        around = next(unit.names.enclosing(node, cst.If, cst.For, cst.While), None)
+        if around is None or (isinstance(around, cst.For) and self._state.loaders.get(around)):
+            return NONE
+        known = self._conditions.get((around, self._counts))
+        if known is None or known[0] != self._grown:
+            above = self._chosen(unit, around)
+            labels = above | self._labels(unit, around.test) if isinstance(around, cst.If) else above
+            known = self._conditions[around, self._counts] = self._grown, labels
+        return known[1]
 
     # ------------------------------------------------------------ the answer
 

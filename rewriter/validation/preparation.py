@@ -152,13 +152,17 @@ def _behind(program: EmittedProgram, unit: Unit, binding: Binding, reads: Iterab
 def _trains(program: EmittedProgram, unit: Unit, binding: Binding, definition: cst.CSTNode) -> bool:
     """Whether the object of a definition is stepped, here or in a function that gets it. An optimizer that is only
     created trains nothing."""
+    trained = program.state.once((_trains, binding), lambda: set(_trained(program, unit, binding)))
+    return definition in trained
+
+
+def _trained(program: EmittedProgram, unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
+    """The definitions of a variable whose objects are stepped."""
     steps = {record.node for record in program.training.steps}
     for read in binding.reads:
-        for call in unit.names.ancestors(read):
-            if call in steps or (isinstance(call, cst.Call) and program.steps_below(call)):
-                if definition in unshadowed(unit.names, binding, read):
-                    return True
-    return False
+        calls = (around for around in unit.names.ancestors(read) if isinstance(around, cst.Call))
+        if any(call in steps or program.steps_below(call) for call in calls):
+            yield from unshadowed(unit.names, binding, read)
 
 
 def _prepared_names(program: EmittedProgram) -> dict[Binding, list[tuple[CallRecord, cst.Name]]]:

@@ -64,7 +64,8 @@ def divided(program: EmittedProgram) -> Iterator[Violation]:
             if sides is None or not counts.counts(sides[1]) or reach.batch_loops(node, unit):
                 continue
             rows = rows or OwnRows(program)
-            places = nodes_in(sides[0], cst.Name, cst.Attribute)
+            called = {call.func for call in nodes_in(sides[0], cst.Call)}  # `total.item()` is computed from `total`
+            places = (n for n in nodes_in(sides[0], cst.Name, cst.Attribute) if n not in called)
             total = next((n for n in places if rows.of(unit, n)), None)
             if total is not None and unit.names.function(node) in reach.reachable:
                 text = unit.names.one_line(node)

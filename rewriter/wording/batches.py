@@ -117,11 +117,12 @@ def _sharded_batch(found: ShardedBatch) -> Finding:
     part = ": of a loss that is a sum over the rows, 1/N" if found.sums else ""
     but = ", but for the loss that another finding names" if found.bent else ""
     what = f"`{'`, `'.join(found.names)}`" if found.names else "this batch"
+    its = "its" if found.beside else "the"
     return Finding(
         "sharded-batch",
         found.node,
         f"no prepared loader feeds this training: each process trains on its own rows of {what}. Together they "
-        f"compute what one process computes{but}; the learning rate stays as it is. A figure of a step that is "
+        f"compute what one process computes{but}; {its} learning rate stays as it is. A figure of a step that is "
         f"printed without a reduction is that of the main process's rows{part}",
         'no action needed; for the figure of all rows print accelerator.reduce(value.detach(), reduction="mean")'
         + (
@@ -131,6 +132,7 @@ def _sharded_batch(found: ShardedBatch) -> Finding:
             else ""
         ),
         Severity.NOTE,
+        case="beside-loaders" if found.beside else "",
     )
 
 

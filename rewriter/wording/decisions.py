@@ -98,6 +98,11 @@ _DECIDED = {
     Decided.LOSS: _DecidedWords("the choice of the loss depends on", ": their losses may differ", case="choice"),
     Decided.LOOP: _DecidedWords("how many steps this loop takes depends on", _HANG, case="loop"),
     Decided.RATE: _DecidedWords("the learning rate depends on", "", case="learning-rate"),
+    Decided.CHANGED_RATE: _DecidedWords(
+        "whether the learning rate changes here depends on",
+        ": they would train at different rates",
+        case="learning-rate",
+    ),
     Decided.COMPUTED_RATE: _DecidedWords("the learning rate is computed from", "", case="learning-rate"),
 }
 _DOUBTS = {Doubt.NONE: "", Doubt.NUMBERS: ", if the numbers differ", Doubt.FIGURE: ", if it is a figure of this shard"}
@@ -125,5 +130,7 @@ def _agreed(agreement: Agreement) -> str:
         return "decide on a value that is equal on all processes: accelerator.reduce(...)"
     if agreement.how is Agreeing.VALUE_OF_MAIN:
         return "let the main process decide: broadcast_object_list([value])[0]"
+    if agreement.how is Agreeing.TOLD_BY_MAIN:
+        return f"let the main process decide for all:\n{CODE}{agreement.word} broadcast_object_list([{text}])[0]:"
     answer = f'accelerator.reduce(torch.tensor(float(bool({text})), device=accelerator.device), reduction="sum")'
     return f"let all processes decide as one, by what is true on any of them:\n{CODE}{agreement.word} {answer} > 0:"

@@ -17,6 +17,7 @@ from ..facts.reasons.devices import (
     PartOnCpu,
     PinnedForOthers,
     PinnedGpu,
+    RowAtRest,
     SecondGpu,
     StaysOnHost,
     TwofoldModule,
@@ -140,9 +141,10 @@ def _cpu_choices(found: CpuChoices) -> Finding:
     return Finding(
         "device-flag",
         found.node,
-        f"several conditions decide whether the CPU is used ({', '.join(found.conditions)}): the accelerator uses the "
-        "available device",
-        "pass the right condition: Accelerator(cpu=...)",
+        f"several conditions decide whether the CPU is used ({', '.join(f'`{one}`' for one in found.conditions)}): the "
+        "accelerator uses the available device",
+        "no action needed if it should train on a GPU wherever there is one; otherwise pass the condition that decides "
+        f"for the model: Accelerator(cpu={found.conditions[0]})",
         Severity.REVIEW,
         case="several",
     )
@@ -158,6 +160,19 @@ def _second_gpu(found: SecondGpu) -> Finding:
         "no action needed if one GPU can hold all of it; a model that is split over GPUs is migrated by hand",
         Severity.REVIEW,
         case="several-gpus",
+    )
+
+
+@worded.register(RowAtRest)
+def _row_at_rest(found: RowAtRest) -> Finding:
+    return Finding(
+        "device_placement",
+        found.node,
+        f"`{found.batch}` is on the device, and `{found.text}` comes from a data set by no loader, so nothing moves "
+        "it: if it is a tensor of more than one number, this causes a device mismatch on a GPU",
+        f"write {found.text}.to({found.batch}.device) if it is a tensor; otherwise no action needed",
+        Severity.REVIEW,
+        case="data-row",
     )
 
 

@@ -86,8 +86,8 @@ def _compared_rows(found: ComparedRows) -> Finding:
         found.node,
         "this loss compares rows within a batch: on N processes each row is compared only with the rows of its "
         "own shard, not with the whole batch",
-        "increase the batch size, or gather the other side with its gradient and shift the labels by "
-        "accelerator.process_index * len(batch)",
+        "increase the batch size, or gather the other side with its gradient, and its labels with it; a label that is "
+        "a place in the batch is then shifted by accelerator.process_index * len(batch)",
         case="pairs",
     )
 

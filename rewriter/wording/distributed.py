@@ -107,10 +107,10 @@ def _also_of_user(found: AlsoOfUser) -> Finding:
     return Finding(
         "hand_written_ddp",
         found.node,
-        f"the processes that a launcher starts are connected, whatever `{found.test}` says, and `{found.option}` is a "
-        "part of that: where it is not met, each process goes on as if it were alone, with figures and files of its "
-        "own",
-        f"start it with the arguments that make `{found.test}` true, or let only the launcher decide: "
+        f"the migrated script trains on all processes that a launcher starts. What `{found.test}` decides follows "
+        f"`{found.option}` too, an option of the user: where that says one process, each process takes itself for the "
+        "only one here, and prints and writes as such",
+        "no action needed if nobody sets the option with a launcher; otherwise ask the launcher alone: "
         'int(os.environ.get("WORLD_SIZE", 1)) > 1',
         Severity.REVIEW,
         part=found.part,

@@ -11,6 +11,7 @@ from ..facts.reasons.effects import (
     FileOfRows,
     FolderOfAll,
     JointWrite,
+    LeftFile,
     ListedEarly,
     NoWaitInTry,
     RunName,
@@ -127,6 +128,19 @@ def _searched_name(found: SearchedName) -> Finding:
         "searches for an unused name: the processes may find different names",
         "search on the main process and broadcast the name: broadcast_object_list([name])[0]",
         case="unused-name",
+    )
+
+
+@worded.register(LeftFile)
+def _left_file(found: LeftFile) -> Finding:
+    return Finding(
+        "once",
+        found.node,
+        "each process makes a temporary file of its own here, and nothing removes it: N processes leave N files",
+        "no action needed if only the process itself reads it; otherwise make it on the main process alone, or remove "
+        "it at the end",
+        Severity.NOTE,
+        case="temporary-file",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..facts.reasons import about, called
 from ..facts.reasons.losses import (
     NoMean,
     OpenReduction,
@@ -9,6 +10,7 @@ from ..facts.reasons.losses import (
     OwnLossWeight,
     OwnWeights,
     UnclearLoss,
+    WeightedFigure,
     WeightedMean,
 )
 from ..findings import Cause, Finding, Severity
@@ -22,7 +24,7 @@ def _open_reduction(found: OpenReduction) -> Finding:
         found.node,
         f"it is not known whether `{found.loss}` is a mean or a sum over the rows of a batch ({found.reason}): it is "
         "taken for a mean, and the gradients of the processes are averaged",
-        'no action needed if it is a mean; if it is a sum, write accelerator.backward(loss, reduction="sum")',
+        f'no action needed if it is a mean; if it is a sum, write accelerator.backward({found.loss}, reduction="sum")',
         part=found.part,
         cause=Cause(found.source, found.reason) if found.source is not None else None,
         case="option",
@@ -95,6 +97,24 @@ def _own_closure(found: OwnClosure) -> Finding:
         'return accelerator.reduce(loss.detach(), reduction="mean") from the closure',
         Severity.BLOCKED,
         case="closure",
+    )
+
+
+@worded.register(WeightedFigure)
+def _weighted_figure(found: WeightedFigure) -> Finding:
+    divisor = "weights of its rows" if found.divisor == "weight" else "number of rows that are not left out"
+    return Finding(
+        "weighted-mean",
+        found.node,
+        about(
+            f"in each batch {{}} is divided by the {divisor}, and on N processes other rows are in a "
+            "batch together: the average over the batches is close to the original's figure but not equal to it",
+            called(found.node),
+        ),
+        "no action needed if close is good enough; for the exact figure, sum the losses of all rows, and divide by the "
+        f"{divisor.replace('its', 'all')}",
+        Severity.NOTE,
+        case="figure",
     )
 
 

@@ -345,6 +345,12 @@ def _whole(remedy: TotalRemedy) -> str:
             f"{place}.append(accelerator.reduce(torch.tensor(float({value}), device=accelerator.device), "
             'reduction="mean").item())'
         )
+    if remedy.how is OverAll.AVERAGED_ADDED:
+        return (
+            "average it over the processes where it is added: "
+            f"{place} += accelerator.reduce(torch.tensor(float({value}), device=accelerator.device), "
+            'reduction="mean").item()'
+        )
     if remedy.how is OverAll.JOINED:
         return (
             f"join the lists of all processes after the loop: {place} = accelerator.gather_for_metrics({place}, "
@@ -412,14 +418,23 @@ def _averages_filled(found: AveragesFilled) -> Finding:
 @worded.register(AveragesUneven)
 def _averages_uneven(found: AveragesUneven) -> Finding:
     names = ", ".join(f"`{number}`" for number in found.numbers)
+    why = "where the rows of a batch do not divide evenly, one process has more of them than another"
+    rows, exact = (
+        "the rows of the data",
+        ("gather the rows in the training step, and compute it from them: accelerator.gather_for_metrics(...)"),
+    )
+    if found.chosen:
+        why = "of the rows that are chosen, one process has more than another"
+        rows, exact = (
+            "all chosen rows",
+            ('add up sums in place of means, and the numbers of rows, with accelerator.reduce(..., reduction="sum")'),
+        )
     return Finding(
         "mean-of-batches",
         found.node,
-        "where the rows of a batch do not divide evenly, one process has more of them than another, and the average "
-        f"over the processes ({names}) weighs each process alike: the average of the epoch is close to that over the "
-        "rows of the data but not equal to it",
-        "no action needed if close is good enough; for the exact figure, gather the rows in the training step, and "
-        "compute it from them: accelerator.gather_for_metrics(...)",
+        f"{why}, and the average over the processes ({names}) weighs each process alike: the average of the epoch is "
+        f"close to that over {rows} but not equal to it",
+        f"no action needed if close is good enough; for the exact figure, {exact}",
         Severity.NOTE,
         case="average",
     )

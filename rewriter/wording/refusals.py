@@ -9,6 +9,7 @@ from ..facts.reasons.refusals import (
     FrameworkLoop,
     HyperparameterSearch,
     NoBatches,
+    NoEntries,
     NothingStarts,
     OwnList,
     OwnProcesses,
@@ -109,12 +110,24 @@ def _own_processes(found: OwnProcesses) -> Finding:
 @worded.register(RemovedNext)
 def _removed_next(found: RemovedNext) -> Finding:
     return Finding(
-        "unknown-loader",
+        "unknown-loader" if found.feeds else "outdated",
         found.node,
-        f"`{found.iterator}.next()` fails: the iterators of loaders have no method `next` any more",
-        f"write next({found.iterator}), and run the script on one device before you migrate it",
-        Severity.BLOCKED,
+        f"`{found.iterator}.next()` fails, on one device too: the iterators of loaders have no method `next` any more",
+        f"write next({found.iterator})",
+        Severity.BLOCKED if found.feeds else Severity.REVIEW,
         case="next-method",
+    )
+
+
+@worded.register(NoEntries)
+def _no_entries(found: NoEntries) -> Finding:
+    return Finding(
+        "outdated",
+        found.node,
+        f"`{found.text}` fails, on one device too, if `{found.loss}` is one number, as losses are since PyTorch 0.5",
+        f"write {found.loss}.item()",
+        Severity.REVIEW,
+        case="loss-entry",
     )
 
 

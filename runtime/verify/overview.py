@@ -11,6 +11,8 @@ from .verdict import BROKEN, ORIGINAL_FAILS, VERSION, Outcome, Promise, Verdict
 
 FOLLOWS = "it follows from another broken promise"
 """How the cause of a promise begins that is not broken by itself."""
+NOT_COMPARED = "not compared: the loss, or another figure, of one process's own rows"
+"""Ends what is said of numbers that may differ by design."""
 _ORDER = (Outcome.BROKEN, Outcome.UNTESTABLE, Outcome.HELD)
 
 
@@ -35,7 +37,10 @@ class VerdictRow:
 def conclusion(verdict: Verdict) -> str:
     """The first line: held, broken or not verified, and on how many processes how much."""
     if verdict.original_error is not None:
-        return "NOT VERIFIED: the original script fails. Mend it first, so that it runs with the arguments after --."
+        return (
+            "NOT VERIFIED: the original script fails, in a run that shortens its passes over loaders. If it runs by "
+            "itself with the arguments after --, pass a larger --steps; else mend it first."
+        )
     if verdict.status == ORIGINAL_FAILS:
         return "NOT VERIFIED: there was no run of the original to compare with."
     mode = f"({verdict.mode} mode, {'CPU' if verdict.device == 'cpu' else verdict.device})"
@@ -131,11 +136,16 @@ def _broken(promise: Promise) -> VerdictRow:
 
 def _together(alike: Sequence[Promise], why: str) -> VerdictRow:
     """Promises of which the same is said, in one row."""
-    words = list(dict.fromkeys(p.promise for p in alike))
+    words = list(dict.fromkeys(p.promise if NOT_COMPARED not in p.detail else _excused(p) for p in alike))
     row = _row(alike, why)
     if len(words) == 1:
         return row
     return replace(row, promise=f"{len(words)} promises", detail=f"{why}: {'; '.join(words)}".removeprefix(": "))
+
+
+def _excused(promise: Promise) -> str:
+    """A promise that is held as far as it was looked at, with what was not."""
+    return f"{promise.promise} ({next(part for part in promise.detail.split('; ') if NOT_COMPARED in part)})"
 
 
 def _folded(held: Sequence[Promise]) -> Iterator[VerdictRow]:

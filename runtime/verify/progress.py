@@ -38,7 +38,7 @@ class RunProgress:
         now = time.monotonic()
         if self._terminal and runs and now - self._drawn >= _EVERY:
             self._drawn = now
-            text = "; ".join(f"{run.name}: {self._steps(run)} steps" for run in runs)
+            text = "; ".join(f"{run.name}: {self._far(run)}" for run in runs)
             said = f"verify: {self._number(*runs)}: {text}, {runs[0].seconds:.0f} s"
             self._stream.write(f"\r\x1b[K{said[:_LONGEST]}")
             self._stream.flush()
@@ -65,6 +65,11 @@ class RunProgress:
         if self._terminal:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+    def _far(self, run: Run) -> str:
+        """How far a run is: its Python starts, and imports torch, before the first step."""
+        steps = self._steps(run)
+        return f"{steps} steps" if steps else "starting"
 
     def _steps(self, run: Run) -> int:
         offset, steps = self._read.get(id(run), (0, 0))

@@ -176,6 +176,14 @@ def test_no_wait_where_an_error_is_swallowed(handler: str, count: int, migrated:
     assert "accelerator.is_main_process:\n        np.save" in text and text.count(WAIT) == count
 
 
+@pytest.mark.hazard("U16")
+@pytest.mark.parametrize(("handler", "count"), SWALLOWED.values(), ids=SWALLOWED)
+def test_no_wait_where_a_caller_swallows_the_error(handler: str, count: int, migrated: Callable[[str], str]) -> None:
+    made = "def make(w):\n    np.save('w.npy', w)\n    return np.load('w.npy')\n"
+    text = migrated(f"{IMPORTS}\n{TRAINS}{made}try:\n    w = make(w)\n{handler}\n")
+    assert "accelerator.is_main_process:\n        np.save" in text and text.count(WAIT) == count
+
+
 @pytest.mark.parametrize("use", ["w = np.load('w.npy')", "os.remove('w.npy')"], ids=["written", "taken away"])
 def test_what_is_not_waited_for_is_reported(use: str) -> None:
     other = "np.save('w.npy', w)" if "load" in use else "w = np.load('w.npy')"
@@ -303,6 +311,12 @@ def film(folder, name):
 """
 LISTED = {
     "a folder": ("np.save('out/w.npy', w)\nnames = os.listdir('out')", "names = os.listdir('out')"),
+    "a folder of another": ("np.save('/all/out/w.npy', w)\nn = os.listdir('/all/out/')", "n = os.listdir('/all/out/')"),
+    "where it runs": ("np.save('w.npy', w)\nnames = os.listdir('.')", "names = os.listdir('.')"),
+    "all that is below a folder": (
+        "np.save('all/out/w.npy', w)\nnames = os.listdir('all')",
+        "names = os.listdir('all')",
+    ),
     "a pattern": ("np.save(f'out/{k}.npy', w)\nnames = glob.glob('./out/*.npy')", "names = glob.glob('./out/*.npy')"),
     "the folder of the run": ("np.save('w.npy', w)\nnames = glob.glob('*.npy')", "names = glob.glob('*.npy')"),
     "a variable": (
@@ -512,6 +526,11 @@ def test_nobody_waits_where_all_have_met_or_nothing_was_read(end: str, migrated:
 
 READ_BEFORE = {
     "another folder": "import os\nnp.save('out/w.npy', w)\nnames = os.listdir('data')",
+    "another folder of the same one": "import os\nnp.save('/all/out/w.npy', w)\nnames = os.listdir('/all/data')",
+    "another one, in a function": (
+        "import os\ndef read(folder):\n    np.save('all/out/' + 'w.npy', w)\n    return os.listdir(folder)\n"
+        "read('all/one')\nread('all/two')"
+    ),
     "a folder of the run": "import os\nnp.save('w.npy', w)\nnames = os.listdir('data')",
     "another option": "import os\nnp.save(os.path.join(args.out, 'w.npy'), w)\nnames = os.listdir(args.data)",
     "listed before": "import os\nnames = os.listdir('out')\nnp.save('out/w.npy', w)",

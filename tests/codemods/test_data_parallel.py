@@ -424,7 +424,12 @@ def test_a_call_of_what_takes_the_wrapper_alone_goes_with_it(first: str, goes: b
 
 @pytest.mark.parametrize(
     ("comment", "stays"),
-    [("# use several GPUs if there are any", False), ("# slow on the old machine", True), ("# gpus = [0, 1]", True)],
+    [
+        ("# use several GPUs if there are any", False),
+        ("# Check DataParallel available", False),
+        ("# slow on the old machine", True),
+        ("# gpus = [0, 1]", True),
+    ],
 )
 def test_a_comment_that_spoke_of_the_gpus_goes_with_the_choice(comment: str, stays: bool, lines: Lines) -> None:
     """It was above the line after it, of which it said nothing."""

@@ -121,6 +121,14 @@ NEEDED_AT_ONCE = {
     "a copy that an object keeps": (
         "class Average:\n    def __init__(self, net):\n        self.net = copy.deepcopy(net)\naverage = Average(model)"
     ),
+    "copies of the parameters that an object is given": (
+        "class Average:\n    def __init__(self, parameters):\n"
+        "        self.shadow = [p.clone().detach() for p in parameters]\naverage = Average(model.parameters())"
+    ),
+    "copies of the parameters in a variable": "shadow = [p.detach().clone() for p in model.parameters()]",
+    "parameters for code that was not seen": (
+        "from torch_ema import ExponentialMovingAverage\naverage = ExponentialMovingAverage(model.parameters(), 0.9)"
+    ),
     "code that was not seen": "from thop import profile\nflops = profile(model, (torch.zeros(1, 8),))",
     "a method that was not seen": "shape = model.describe()",
 }

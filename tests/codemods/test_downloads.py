@@ -81,6 +81,66 @@ def test_fetched_once_and_waited_for(before: str, after: list[str], lines: Lines
     ]  # fmt: skip
 
 
+SURVIVED = {
+    "an error that is shown": ("try:", "except Exception as error:", "    print(error)"),
+    "an error of the network": ("try:", "except (OSError, ValueError):", "    pass"),
+    "a block that suppresses it": ("with contextlib.suppress(OSError):", "", ""),
+}
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(("block", "handler", "body"), SURVIVED.values(), ids=SURVIVED)
+@pytest.mark.parametrize("in_function", [False, True], ids=["here", "in a function that is called here"])
+def test_nobody_waits_for_a_download_that_fails(
+    block: str, handler: str, body: str, in_function: bool, lines: Lines
+) -> None:
+    """The wait is reached with an error, too, and what the main process alone learns is said."""
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    top = ("def bring():", "    " + call) if in_function else ()
+    what = "bring()" if in_function else call
+    built = "\n".join(filter(None, [*top, block, f"    {what}", "    print('it is there')", handler, body]))
+    _, new, findings = lines(imports="import contextlib\nimport urllib.request", built=built)
+    added = [line.strip() for line in new]
+    start = added.index("if accelerator.is_main_process:")
+    assert added[start - 1 : start + 4] == [
+        "try:", "if accelerator.is_main_process:", call, "finally:", "accelerator.wait_for_everyone()",
+    ]  # fmt: skip
+    assert findings == ["downloads"]
+
+
+RETRIED = {
+    "a number of times": ("for turn in range(3):", "        break"),
+    "until it is there": ("while True:", "        break"),
+    "until it is set": ("there = False\nwhile not there:", "        there = True"),
+}
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(("loop", "last"), RETRIED.values(), ids=RETRIED)
+def test_nobody_waits_for_a_download_that_is_tried_again(loop: str, last: str, lines: Lines) -> None:
+    """The main process would come back to the wait alone."""
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"{loop}\n    try:\n        {call}\n{last}\n    except OSError:\n        pass"
+    _, new, findings = lines(imports="import urllib.request", built=built)
+    assert new == [] and findings == ["downloads"]
+
+
+def test_of_several_files_each_is_waited_for(lines: Lines) -> None:
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"for url in urls:\n    try:\n        {call}\n        print('one more')\n    except OSError:\n        pass"
+    _, new, findings = lines(imports="import urllib.request", top="urls = ['a', 'b']", built=built)
+    assert "finally:" in [line.strip() for line in new] and findings == ["downloads"]
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize("body", ["    raise", "    sys.exit(1)"])
+def test_an_error_that_ends_all_processes_leaves_nobody_waiting(body: str, lines: Lines) -> None:
+    call = "urllib.request.urlretrieve(url, 'a.zip')"
+    built = f"try:\n    {call}\n    print('it is there')\nexcept OSError:\n{body}"
+    _, new, findings = lines(imports="import sys\nimport urllib.request", built=built)
+    assert "finally:" not in [line.strip() for line in new] and findings == []
+
+
 @pytest.mark.parametrize(
     ("client", "call"),
     [

@@ -443,7 +443,7 @@ def test_what_the_user_decides_beside_the_launcher_is_said() -> None:
     (found,) = file.diagnoses
     assert "init_process_group" not in file.after.decode()
     assert found.severity.value == "review"
-    assert "whatever `settings.many` says, and `settings.alone` is a part of that" in found.message
+    assert "What `settings.many` decides follows `settings.alone` too" in found.message
 
 
 HYBRID = """\

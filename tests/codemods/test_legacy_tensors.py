@@ -156,3 +156,59 @@ def test_an_accelerator_that_prepares_each_thing_by_its_own_method_has_moved_it(
     )
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "x.type(torch.FloatTensor)" in file.after.decode()
+
+
+FIELDS = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __init__(self):
+        {fields}
+        self.x = torch.cuda.FloatTensor(self.x)
+        print("ready")
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, n):
+        return self.x[n], self.x[n].sum().long()
+
+def main():
+    loader = DataLoader(Rows(), batch_size=8)
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "known"),
+    [
+        ("self.x = read()[:, :-1]", True),
+        ("self.x = read()[:, :-1]\n        self.x = self.x.reshape(64, 4)", True),
+        ("self.x = []\n        self.x.append(read())\n        self.x = np.array(self.x)", True),
+        ("self.x = read()", False),
+        ("self.x, self.y = read()", False),
+        ("self.x = np.zeros(4)\n        self.x, self.y = read()", False),
+        ("self.x = 4", False),
+        ("self.x = np.zeros(4) if read() else 4", False),
+    ],
+    ids=["a slice", "another shape", "a list", "not known", "one of two", "then one of two", "a number", "or a number"],
+)
+def test_an_attribute_is_what_its_assignments_give_it(fields: str, known: bool) -> None:
+    """Where nothing is written the accelerator is no parameter of the data set, which only prints."""
+    text = FIELDS.format(fields=fields)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after, told = file.after.decode(), [d.id for d in file.diagnoses]
+    made = "self.x = torch.as_tensor(self.x, dtype=torch.float32, device="
+    assert (made in after) is known
+    if not known and "= 4" not in fields:
+        assert told == ["legacy_tensors"] and "def __init__(self):\n" in after
+        assert '        PartialState().print("ready")\n' in after

@@ -407,6 +407,9 @@ def test_a_table_that_is_not_shown_once(imports: str, built: str, ids: list[str]
         ("from pprint import pp", "", "pp(epoch)"),
         ("from rich.console import Console", "console = Console()", "console.print(epoch)"),
         ("from rich import print_json", "", "print_json(text)"),
+        ("import click", "", "click.echo(epoch)"),
+        ("import click", "", 'click.secho("done", fg="green")'),
+        ("import typer", "", "typer.echo(epoch)"),
     ],
 )
 def test_what_shows_things_on_the_console_does_it_once(imports: str, made: str, call: str, lines: Lines) -> None:

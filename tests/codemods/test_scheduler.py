@@ -318,3 +318,46 @@ def test_with_the_length_of_a_prepared_loader_it_is_not_prepared(
     text = " ".join(migrated(BUILT_LATE.replace("HORIZON", horizon)).split())
     assert ("optimizer = accelerator.prepare(optimizer)" in text) is alone
     assert ("optimizer, s = accelerator.prepare( optimizer, s )" in text) is not alone
+
+
+METHODS = """
+class Runner:
+    def load(self):
+        self.loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)
+
+    def build(self):
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.s = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, 0.1, total_steps=2 * self.count)
+
+    def run(self):
+        CALLS
+        for epoch in range(2):
+            for x, y in self.loader:
+                loss = torch.nn.functional.mse_loss(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.s.step()
+
+
+Runner().run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "taken"),
+    [
+        ("self.load()\n        self.count = len(self.loader)\n        self.build()", False),
+        ("self.count = 8\n        self.load()\n        self.build()", True),
+    ],
+    ids=["the length of the loader that another method has prepared", "a number that no loader goes into"],
+)
+def test_the_length_may_be_asked_for_in_another_method_than_that_which_prepares_the_loader(
+    calls: str, taken: bool, migrated: Callable[[str], str]
+) -> None:
+    imports = "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+    new = migrated(imports + METHODS.replace("CALLS", calls))
+    assert "self.loader = self.accelerator.prepare(self.loader)" in new
+    assert ("self.model, self.optimizer, self.s = self.accelerator.prepare(" in new) is taken
+    assert ("self.model, self.optimizer = self.accelerator.prepare(" in new) is not taken

@@ -106,6 +106,60 @@ def test_where_a_batch_is_cut(loop: str, line: str, migrated: Migrated) -> None:
     assert migrated(new) == new
 
 
+BESIDE = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(100, 8), torch.randint(2, (100,)))
+
+
+def pretrain(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for a, _ in loader:
+        loss = (model(a.to(device) + 0.1 * torch.randn_like(a)) - model(a.to(device))).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def probe(x, y):
+    head = nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    for epoch in range(3):
+        order = torch.randperm(len(x))
+        for k in range(0, len(x), 16):
+            i = order[k : k + 16]
+            loss = F.cross_entropy(head(x[i]), y[i])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+model = nn.Linear(8, 4).to(device)
+pretrain(model, DataLoader(data, batch_size=16, shuffle=True))
+with torch.no_grad():
+    features = model(data.tensors[0].to(device))
+probe(features, data.tensors[1].to(device))
+"""
+
+
+def test_a_training_by_hand_beside_one_with_a_loader_is_cut(result: Callable[..., FileResult]) -> None:
+    """Each process drew an order of its own, and trained the head on all rows; nothing was said."""
+    file = result(BESIDE)
+    assert b"i = accelerator.shard_batch(order[k : k + 16])\n" in file.after
+    assert [d.case for d in file.diagnoses if d.id == "sharded-batch"] == ["beside-loaders"]
+    batches = [trait.name for trait in file.traits if trait.kind == "batch"]
+    assert batches == ["process"], "the other training has another global batch"
+
+
+def test_a_training_by_hand_beside_one_with_a_loader_that_is_not_cut_is_left(migrated: Migrated) -> None:
+    text = migrated(BESIDE.replace("head(x[i])", "head(x[i] - x[i[0]])"))
+    assert "shard_batch" not in text and text.count("accelerator.backward(loss)") == 2
+
+
 VECTORS = """\
 def vectors(path):
     return nn.Embedding.from_pretrained(torch.load(path), freeze=False)
@@ -635,6 +689,16 @@ def test_a_mask_over_all_rows_of_a_graph_is_no_batch(
     assert "chosen = chosen.nonzero().squeeze(1)" in found.remedy
     followed = migrated(script(loop, f"{top}chosen = chosen.nonzero().squeeze(1)\n"))
     assert "chosen = accelerator.shard_batch(chosen)\nfor step" in followed
+
+
+@pytest.mark.parametrize("asked", ["set(chosen)", "set(chosen.tolist())", "frozenset(chosen.cpu().numpy())"])
+def test_what_is_no_row_of_the_batch_is_asked_of_all_rows(asked: str, migrated: Migrated) -> None:
+    """The rest of the rows was another one on each process, and the figure of the run that of other rows."""
+    loop = "for step in range(9):\n    out = model(graph)\n    loss = F.cross_entropy(out[chosen], graph.y[chosen])"
+    new = migrated(script(f"{loop}\n    rest = set(range(100)) - {asked}", GRAPH.format(made="torch.arange(80)")))
+    assert "chosen_shard = accelerator.shard_batch(chosen)\nfor step" in new
+    assert "F.cross_entropy(out[chosen_shard], graph.y[chosen_shard])" in new
+    assert f"rest = set(range(100)) - {asked}\n" in new
 
 
 OWN = """\

@@ -73,10 +73,56 @@ def _findings(number: int) -> dict[str, str]:
     return {"train.py": SCRIPT.format(top="", step=choices)}
 
 
+def _conditions(number: int) -> dict[str, str]:
+    """Conditions that bind something, and some that bind nothing."""
+    lines = "".join(
+        f"        if epoch > {n}:\n            w{n} = {n}\n        if epoch > {n}:\n            print(w{n})\n"
+        for n in range(number)
+    )
+    return {"train.py": SCRIPT.format(top="", step=lines)}
+
+
+def _choice(number: int) -> dict[str, str]:
+    """One choice with many branches."""
+    ways = "".join(f"elif way == {n}:\n    k = {n}\n" for n in range(number))
+    top = f"import os\nway = int(os.environ['WAY'])\nif way < 0:\n    k = 0\n{ways}"
+    return {"train.py": SCRIPT.format(top=top, step="")}
+
+
+def _one_variable(number: int) -> dict[str, str]:
+    """A variable that each line gives another value."""
+    lines = "".join(f"        t = t * {n}\n" for n in range(number))
+    return {"train.py": SCRIPT.format(top="", step=f"        t = x\n{lines}")}
+
+
+def _totals(number: int) -> dict[str, str]:
+    """Figures of an epoch, all of the same rows."""
+    begun = "".join(f"m{n} = 0\n" for n in range(number))
+    lines = "".join(f"        m{n} += (model(x).argmax(1) == y).sum().item()\n" for n in range(number))
+    script = SCRIPT.format(top=begun, step=lines)
+    return {"train.py": script + "".join(f"print(m{n} / len(data))\n" for n in range(number))}
+
+
+def _family(number: int) -> dict[str, str]:
+    """Classes that derive from one."""
+    first = "class B0:\n    def go(self, x):\n        self.kept = x\n        return self.kept\n"
+    more = "".join(f"class B{n + 1}(B0):\n    def go{n}(self, x):\n        return x\n" for n in range(number))
+    return {"train.py": SCRIPT.format(top=first + more, step="        x = B0().go(x)\n")}
+
+
 @pytest.mark.parametrize(
     ("program", "inside"),
-    [(_branches, "analysis/layouts/engine"), (_modules, "analysis"), (_findings, "")],
-    ids=["branches of a step", "modules", "findings of a step"],
+    [
+        (_branches, "analysis/layouts/engine"),
+        (_modules, "analysis"),
+        (_findings, ""),
+        (_conditions, ""),
+        (_choice, ""),
+        (_one_variable, "analysis/syntax/names"),
+        (_totals, ""),
+        (_family, ""),
+    ],
+    ids=lambda given: given.__name__.strip("_") if callable(given) else "all" if not given else given.split("/")[-1],
 )
 def test_twice_the_program_is_twice_the_work(program: Callable[[int], dict[str, str]], inside: str) -> None:
     """Of each function; a few short ones may be called for each module and each other, while there are few."""

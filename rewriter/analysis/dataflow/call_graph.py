@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import libcst as cst
 
@@ -16,7 +16,7 @@ from .values import CallRecord, State, Unit
 
 _FUNCTIONS = frozenset({cst.FunctionDef, cst.Lambda})
 _LOOPS = frozenset({cst.For, cst.While, cst.CompFor})
-_WAITING: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
+WAITING: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 
 Code = cst.CSTNode
 """A function node, or a module node for code at module level."""
@@ -214,6 +214,10 @@ class Reach:
         """The functions of the program that run where a node of any kind does."""
         return self._called.get(node, ())
 
+    def calls_of(self, codes: Container[Code]) -> Iterator[cst.CSTNode]:
+        """The nodes that run one of some functions."""
+        return (node for node, functions in self._called.items() if any(one in codes for one in functions))
+
     def loops(self, node: cst.CSTNode, unit: Unit) -> list[cst.CSTNode]:
         """The loops in whose turns a node runs, in its own function, from the inside out, comprehension clauses among
         them: what a loop goes through is made before it."""
@@ -304,4 +308,4 @@ def reach_of(state: State) -> Reach:
 
 def _own(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The nodes below one that run with it: bodies of nested functions and classes wait until they are called."""
-    return descendants(node, _WAITING)
+    return descendants(node, WAITING)

@@ -12,6 +12,7 @@ from .trails import Trace, Trail
 from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Unknown
 
 _CONTAINERS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
+_BY_NAME = frozenset({"torch.nn.ModuleDict", "torch.nn.Sequential"})
 
 
 def element(state: State, source: Slot) -> Slot:
@@ -81,6 +82,30 @@ def layers(state: State, container: Origin, result: Slot) -> None:
         state.solver.watch(held, lambda layer: note_part(state, container, layer))
 
 
+def named_layers(state: State, container: Origin, name: str | None, result: Slot) -> None:
+    """The layer of a name in ``nn.ModuleDict({...})`` and ``nn.Sequential(OrderedDict(...))``, and those that are put
+    in later; without a name: all of them."""
+    if container.qualified not in _BY_NAME or not isinstance(container.node, cst.Call):
+        return
+    held = Slot()
+
+    def arrive(thing: Thing) -> None:
+        if isinstance(thing, Mapping):
+            for slot in (thing.values,) if name is None else (state.entry(thing, name), thing.rest):
+                state.solver.flow(slot, held)
+
+    for arg in container.node.args:
+        state.solver.watch(state.slot(arg.value), arrive)
+    state.solver.flow(state.field(container, "[]"), held)
+    state.solver.flow(held, result)
+    state.solver.watch(held, lambda layer: note_part(state, container, layer))
+
+
+def is_by_name(thing: Thing) -> bool:
+    """Whether something is ``nn.ModuleDict``, which has the methods of a dict."""
+    return isinstance(thing, Origin) and thing.qualified == "torch.nn.ModuleDict"
+
+
 def note_part(state: State, whole: Origin, part: Thing) -> None:
     """Note that a model has another one, or a loss module, as a part."""
     if isinstance(part, Origin) and part.role in (Role.MODEL, Role.CRITERION) and part is not whole:
@@ -89,8 +114,8 @@ def note_part(state: State, whole: Origin, part: Thing) -> None:
 
 
 def put_in(state: State, container: Origin, layer: Slot) -> None:
-    """``layers.append(layer)``, ``layers.extend([...])``."""
-    if container.qualified in _CONTAINERS:
+    """``layers.append(layer)``, ``layers.extend([...])``, ``layers["head"] = layer``."""
+    if container.qualified in _CONTAINERS or is_by_name(container):
         state.solver.flow(members(state, layer), state.field(container, "[]"))
 
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.spellings import DEVICE_WORDS
-from ...facts.torch_api import tensor_parts
+from ...facts.torch_api import questions, tensor_parts
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
@@ -18,7 +18,20 @@ from ..syntax.walk import children
 from . import modules, ranks, registries
 from .call_binding import trailing
 from .calls import call_of
-from .containers import at, at_position, bind_self, draws, element, elements, key_of, layers, members, note_part
+from .containers import (
+    at,
+    at_position,
+    bind_self,
+    draws,
+    element,
+    elements,
+    key_of,
+    layers,
+    members,
+    named_layers,
+    note_part,
+    put_in,
+)
 from .solver import Slot, Thing
 from .trails import OF_ITS_OWN, Trace, Trail, counts_rows_of
 from .values import External, Inner, Instance, Klass, Mapping, Sequence, State, Unit, Unknown
@@ -123,6 +136,8 @@ def _held(state: State, thing: Thing, name: str, slot: Slot) -> None:
     klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
     if isinstance(klass, Klass):
         state.solver.flow(state.field(klass, name), slot)
+    elif isinstance(thing, Origin) and name not in questions.of_modules() and not hasattr(dict, name):
+        named_layers(state, thing, name, slot)
     if isinstance(thing, Origin) and thing.role is Role.MODEL and thing.source is not None:
         state.solver.flow(state.field(thing.source, name), slot)
 
@@ -301,6 +316,8 @@ def _assign_item(state: State, unit: Unit, target: cst.Subscript, value: Slot) -
             state.solver.flow(value, state.entry(thing, key))
         elif isinstance(thing, Sequence):
             state.solver.flow(value, thing.rest)
+        elif isinstance(thing, Origin):
+            put_in(state, thing, value)
 
     state.solver.watch(evaluate(state, unit, target.value), arrive)
     for part in target.slice:
@@ -326,6 +343,7 @@ def _subscript(state: State, unit: Unit, node: cst.Subscript, slot: Slot) -> Non
                 state.solver.add(slot, thing)
             elif index is not None:
                 layers(state, thing, slot)
+                named_layers(state, thing, key_of(index), slot)
             elif isinstance(node.slice[0].slice, cst.Slice):  # some of its layers
                 some = state.sequence(node, "layers")
                 layers(state, thing, some.rest)

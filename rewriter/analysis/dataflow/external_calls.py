@@ -19,6 +19,7 @@ from .containers import element, members, merge
 from .drawn_batches import drawn
 from .modules import full
 from .solver import Slot, Thing
+from .spoken_names import named_methods
 from .trails import Trace, Trail
 from .values import External, Instance, Klass, Mapping, Sequence
 
@@ -354,6 +355,12 @@ def _members(call: EvaluatedCall, thing: Thing) -> None:
 
 
 def _searched(call: EvaluatedCall, thing: Thing, *, name: str | None) -> None:
-    """``getattr(torch.optim, args.name)``."""
+    """``getattr(torch.optim, args.name)``, ``getattr(callback, event)``."""
+    state = call.state
     if isinstance(thing, External):
-        registries.looked_up(call.state, call.unit, thing.qualified, name, call.result)
+        registries.looked_up(state, call.unit, thing.qualified, name, call.result)
+    klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
+    if isinstance(klass, Klass):
+        for word in [name] if name is not None else named_methods(state, call.unit, call.node.args[1].value, klass):
+            state.solver.add(call.result, state.bound(thing, word))
+            state.solver.flow(state.field(thing, word), call.result)

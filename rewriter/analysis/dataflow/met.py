@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import libcst as cst
 
-from .call_graph import Code, Reach
+from ..syntax.walk import children
+from .call_graph import WAITING, Code, Reach
+from .values import Unit
 
 
 class Met:
@@ -33,16 +36,40 @@ class Met:
 
     def _first(self, node: cst.CSTNode) -> cst.CSTNode | None:
         seen: set[Code] = set()
-        pending: list[Iterable[cst.CSTNode]] = [self._reach.parts(node)]
-        while pending:
-            for found in pending.pop():
+        starts = [node]
+        while starts:
+            pending = [starts.pop()]
+            while pending:
+                found = pending.pop()
+                if found not in self._leads:
+                    continue
                 if found in self._nodes:
                     return found
                 for function in self._reach.called_at(found):
                     if function not in seen and function in self._codes:
                         seen.add(function)
-                        pending.append(self._reach.own(function))
+                        starts.append(function.body)
+                if found.__class__ not in WAITING:
+                    pending += children(found)[::-1]
         return None
 
+    @cached_property
+    def _leads(self) -> set[cst.CSTNode]:
+        """The nodes with one of them below, or with a call of what comes to one: nothing else is walked through."""
+        found: set[cst.CSTNode] = set()
+        for node in (*self._nodes, *self._reach.calls_of(self._codes)):
+            parents = self._unit(node).names.parents
+            while node is not None and node not in found:
+                found.add(node)
+                above = parents.get(node)
+                if above is None or above.__class__ in WAITING:
+                    break
+                node = above
+        return found
+
+    def _unit(self, node: cst.CSTNode) -> Unit:
+        record = self._reach.state.calls.get(node) if isinstance(node, cst.Call) else None
+        return record.unit if record is not None else self._reach.unit_of(node, self._reach.units[0])
+
     def _code(self, node: cst.CSTNode) -> Code:
-        return self._reach.unit_of(node, self._reach.units[0]).names.function(node)
+        return self._unit(node).names.function(node)

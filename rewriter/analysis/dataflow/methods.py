@@ -11,7 +11,7 @@ from ...facts.torch_api import questions, surroundings, tensor_parts
 from ..syntax.nodes import dotted
 from .call_binding import EvaluatedCall, bind
 from .command_lines import of_parser
-from .containers import element, key_of, merge, put_in
+from .containers import element, is_by_name, key_of, merge, named_layers, put_in
 from .drawn_batches import drawn
 from .external_calls import set_parts
 from .solver import Slot, Thing
@@ -88,8 +88,12 @@ def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
         call.make(Role.STATE, "a model's state dict", source=model)
     elif name in _INNER:
         _inner(call, model, name)
-    elif name in ("append", "extend", "insert", "add_module", "register_module") and call.args:
+    elif name in ("append", "extend", "insert", "add_module", "register_module", "update") and call.args:
         put_in(state, model, call.args[-1][1])
+    elif is_by_name(model) and hasattr(dict, name):
+        layers = state.mapping(call.node)
+        named_layers(state, model, None, layers.rest)
+        _mapping_method(call, layers, name)
     elif name in ("buffers", "named_buffers", "size"):
         return
     else:

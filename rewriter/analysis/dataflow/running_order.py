@@ -63,6 +63,19 @@ def may_follow(reach: Reach, unit: Unit, node: cst.CSTNode, first: Code, seen: f
     return any(may_follow(reach, at, site, first, seen | {code}) for at, site in sites)
 
 
+def may_precede(
+    reach: Reach, earlier: cst.Call, unit: Unit, node: cst.CSTNode, seen: frozenset[Code] = frozenset()
+) -> bool:
+    """Whether a node may have run before another one: above it or above a call of its code, or in a call above."""
+    code, order, first = unit.names.function(node), unit.names.order, reach.function_of(earlier)
+    if code in seen:
+        return False
+    if (code is first and order(earlier) < order(node)) or (not seen and may_follow(reach, unit, node, first)):
+        return True
+    sites = ((reach.state.calls[site].unit, site) for site in reach.sites(code))
+    return any(may_precede(reach, earlier, at, site, seen | {code}) for at, site in sites)
+
+
 def _runs_through(reach: Reach, call: cst.Call, first: Code, seen: frozenset[Code] = frozenset()) -> bool:
     """Whether all that a call may run is a function, or certainly calls that before it can leave."""
     called = reach.called(call)

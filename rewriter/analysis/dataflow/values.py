@@ -92,6 +92,10 @@ class Klass:
             return self.unit.function(own)
         return next((found for base in self.bases if (found := base.method(name)) is not None), None)
 
+    def names(self) -> dict[str, None]:
+        """The names of its functions, and of those of its bases."""
+        return {name: None for klass in self.lineage() for name in klass._methods}
+
     @cached_property
     def _methods(self) -> dict[str, cst.FunctionDef]:
         """The functions in the class's own body; of several of one name the first."""

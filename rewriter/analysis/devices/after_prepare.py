@@ -13,6 +13,7 @@ from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name
 from ..dataflow.expressions import PARAMETERS
 from ..dataflow.values import CallRecord, Sequence, State, Unknown, origins
+from ..syntax.names import Names
 from ..training.draws import sites_of
 from ..training.training import whole
 from .use_before_prepare import Stands
@@ -80,7 +81,9 @@ class NewLayers:
         comes to it."""
         if model not in self._found:
             anew = set(sites_of(self.reach, model.node)) if isinstance(model.node, cst.Call) else set()
-            made = self._made(model) if model in self._prepared_at else ()
+            made = (
+                [c for c in self._made(model) if not self._is_for_another(c, model)] if self._is_prepared(model) else ()
+            )
             late = ((call, self._late(model, call)) for call in made)
             self._found[model] = {call: site for call, site in late if site is not None and site not in anew}
         return self._found[model]
@@ -101,6 +104,40 @@ class NewLayers:
             return False
         unknown = (call for call in self._unknown(model) if self._late(model, call) is not None)
         return any(self._precedes(change, move) for change in (*self.of(model), *unknown))
+
+    def _is_prepared(self, model: Origin) -> bool:
+        return model in self._prepared_at
+
+    def _is_for_another(self, call: cst.Call, model: Origin) -> bool:
+        """
+        Whether a part is made after a model, in the same code, and a variable has it that only constructors are given
+        after that: ``base = load(); model = Net(base)`` a second time. Of the first model it is no part.
+        """
+        names = self.state.calls[call].unit.names
+        assign, made = names.parents.get(call), model.node
+        target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+        binding = names.binding(target) if isinstance(target, cst.Name) else None
+        if binding is None or made not in names.parents or names.function(made) is not names.function(call):
+            return False
+        loops = set(names.enclosing(call, cst.For, cst.While))
+        if names.order(made) > names.order(call) or loops.intersection(names.enclosing(made, cst.For, cst.While)):
+            return False
+        later = [read for read in binding.reads if names.order(read) > names.order(call)]
+        return any(self._is_given(names, read) for read in later) and all(
+            self._is_given(names, read) or self._is_asked(names, read) for read in later
+        )
+
+    def _is_given(self, names: Names, read: cst.CSTNode) -> bool:
+        """Whether a constructor of a model is given a variable."""
+        arg = names.parents.get(read)
+        taker = names.parents.get(arg) if isinstance(arg, cst.Arg) else None
+        made = origins(self.state.values.get(taker), Role.MODEL) if isinstance(taker, cst.Call) else []
+        return any(one.node is taker for one in made)
+
+    def _is_asked(self, names: Names, read: cst.CSTNode) -> bool:
+        """Whether a method of a variable is called: ``base.resize(n)``."""
+        asked = names.parents.get(read)
+        return isinstance(asked, cst.Attribute) and isinstance(names.parents.get(asked), cst.Call)
 
     def _late(self, model: Origin, call: cst.Call) -> cst.Call | None:
         if model not in self._after:

@@ -322,9 +322,10 @@ def _of_either(state: State, unit: Unit, test: cst.BaseExpression, body: str | N
     if not body and not orelse:  # one of them takes what is there
         return lacking if orelse is not None and lacking is not None else ""
     found = []
-    for condition, when in ((body, text_of(unit, test)), (orelse, negated(unit, test))):
+    for condition, when, holds in ((body, text_of(unit, test), True), (orelse, negated(unit, test), False)):
         if condition:
-            found.append(condition if _is_implied(unit, test, condition) else f"({when}) and ({condition})")
+            implied = _is_implied(unit, test, condition) or _is_other_word(unit, test, condition, holds=holds)
+            found.append(condition if implied else f"({when}) and ({condition})")
     return " or ".join(found)
 
 
@@ -345,6 +346,18 @@ def _is_implied(unit: Unit, test: cst.BaseExpression, condition: str) -> bool:
     elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         test = test.expression
     return condition == f'{text_of(unit, test)} == "cpu"'
+
+
+def _is_other_word(unit: Unit, test: cst.BaseExpression, condition: str, *, holds: bool) -> bool:
+    """Whether a condition such as ``args.device == "cpu"`` says already that ``args.device != "auto"``."""
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    asked = test.comparisons[0]
+    if not isinstance(asked.operator, cst.NotEqual if holds else cst.Equal):
+        return False
+    word = asked.comparator
+    other = isinstance(word, cst.SimpleString) and word.evaluated_value != "cpu"
+    return other and condition == f'{text_of(unit, test.left)} == "cpu"'
 
 
 def _is_open(state: State, given: cst.BaseExpression) -> bool:

@@ -21,8 +21,9 @@ _PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div m
 _READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.", "matplotlib.")
 """Packages that read the CPU's memory alone."""
 _GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
+_IN_PLACE = frozenset("add_ sub_ mul_ div_ addcmul_ addmm_ lerp_ maximum_ logical_or_ logical_and_".split())
 _DEPTH = 4
-_PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
+PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
 """Expressions to which a call can be appended as they are."""
 
 
@@ -35,7 +36,8 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
         return []
     host = _Host(mover, unit)
     found: dict[cst.BaseExpression, Placement] = {}
-    for node in unit.names.every(cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign, cst.Subscript):
+    kinds = (cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign, cst.AugAssign, cst.Subscript)
+    for node in unit.names.every(*kinds):
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
         for made in host.joined(node):
@@ -63,16 +65,33 @@ class _Host:
             yield from self._pair(node.left, node.comparisons[0].comparator)
         elif isinstance(node, cst.BinaryOperation):
             yield from self._pair(node.left, node.right)
+        if isinstance(node, (cst.AugAssign, cst.Call)):
+            yield from self._added(node)
+
+    def _added(self, node: cst.AugAssign | cst.Call) -> Iterator[tuple[cst.BaseExpression, str]]:
+        """What is added in place to a new tensor of the CPU: ``counts += torch.bincount(y)``, ``counts.add_(y)``."""
+        base: cst.BaseExpression
+        if isinstance(node, cst.AugAssign):
+            base, values = node.target, [node.value]
+        elif isinstance(node.func, cst.Attribute) and node.func.attr.value in _IN_PLACE:
+            base, values = node.func.value, [arg.value for arg in node.args]
+        else:
+            return
+        raws = [value for value in values if isinstance(value, PLAIN) and self._raw(value)]
+        while raws and isinstance(base, cst.Subscript):
+            base = base.value
+        if raws and self.mover.made_on_host.new_tensor(self.unit, base):
+            yield from ((raw, "{} is on the device, and is added to a CPU tensor") for raw in raws)
 
     def joined(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """The new tensors of the CPU that a node joins with what a loader has put on the device."""
-        operands = [value for value in _operands(node) if isinstance(value, _PLAIN)]
-        if len(operands) > 1 and (not isinstance(node, cst.Call) or self._of_torch(node)):
+        joined = [value for value in operands(node) if isinstance(value, PLAIN)]
+        if len(joined) > 1 and (not isinstance(node, cst.Call) or self._of_torch(node)):
             made = self.mover.made_on_host
-            new = [value for value in operands if made.new_tensor(self.unit, value)]
+            new = [value for value in joined if made.new_tensor(self.unit, value)]
             if any(self._grows(node, value) for value in new):
                 return
-            if new and any(self._raw(value) for value in operands if value not in new):
+            if new and any(self._raw(value) for value in joined if value not in new):
                 yield from new
 
     def _indices(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -136,8 +155,32 @@ class _Host:
                 yield from ((raw, because) for raw in raws)
         elif outside.startswith("torch.") and len(values) > 1:
             yield from self._pair(values[0], values[1])
+        elif method_name(call) == "append" and values and self._raw(values[0]) and self._leaves_beside_host(call):
+            yield values[0], "{} is on the device, and is returned beside what the script has taken to the CPU"
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _PAIRING and values:
             yield from self._pair(call.func.value, values[0])
+
+    def _leaves_beside_host(self, call: cst.Call) -> bool:
+        """Whether the list to which a call adds is returned with another one, which its loop fills with what is on the
+        CPU: ``features.append(model(x).cpu())``, ``labels.append(y)``."""
+        around = _loop(self.unit, call)
+        kept = [
+            n
+            for n in nodes_in(around, cst.Call)
+            if method_name(n) == "append" and n.args and _loop(self.unit, n) is around
+        ]
+        hosts = {self._list(n) for n in kept if self._on_host(n.args[0].value)} - {None}
+        own = self._list(call)
+        for given in self.unit.names.returns.get(self.unit.names.function(call), ()):
+            read = {self.unit.names.binding(name) for name in nodes_in(given, cst.Name)}
+            if own is not None and own in read and not hosts.isdisjoint(read):
+                return True
+        return False
+
+    def _list(self, call: cst.Call) -> Binding | None:
+        """The variable of the list to which a call adds."""
+        held = call.func.value if isinstance(call.func, cst.Attribute) else None
+        return self.unit.names.binding(held) if isinstance(held, cst.Name) else None
 
     def _collected(self, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """The losses that a list collects as tensors: ``losses.append(loss)``."""
@@ -145,7 +188,7 @@ class _Host:
             loss = call.args[0].value
             held = origins(self.state.values.get(loss))
             lost = held and all(o.role is Role.LOSS and self._of_prepared(o) for o in held)
-            if method_name(call) == "append" and lost and isinstance(loss, _PLAIN) and not self._on_host(loss):
+            if method_name(call) == "append" and lost and isinstance(loss, PLAIN) and not self._on_host(loss):
                 yield loss
 
     def _pair(self, one: cst.BaseExpression, other: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, str]]:
@@ -227,12 +270,13 @@ def _written_into(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cs
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _AT_PLACES:
         return node.func.value, [arg.value for arg in node.args]
     target = node.targets[0].target if isinstance(node, cst.Assign) else node
+    target = node.target if isinstance(node, cst.AugAssign) else target
     if not isinstance(target, cst.Subscript):
         return None, []
     return target.value, [e.slice.value for e in target.slice if isinstance(e.slice, cst.Index)]
 
 
-def _operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+def operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """What an operation or a call works on together, the elements of lists among them."""
     if isinstance(node, cst.BinaryOperation):
         yield from (node.left, node.right)
@@ -242,6 +286,11 @@ def _operands(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         for arg in node.args:
             listed = isinstance(arg.value, (cst.List, cst.Tuple))
             yield from (e.value for e in arg.value.elements) if listed else (arg.value,)  # type: ignore[attr-defined]
+
+
+def on_host(mover: Mover, unit: Unit, node: cst.BaseExpression) -> bool:
+    """Whether an expression gives a tensor that the script has taken to the CPU."""
+    return _Host(mover, unit)._on_host(node)
 
 
 def _to_host(call: cst.Call) -> bool:

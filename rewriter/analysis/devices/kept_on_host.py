@@ -79,7 +79,8 @@ class _Keepers:
         for thing in held.things:
             klass = self._state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
             if isinstance(klass, Klass):
-                yield from self._assigned(klass, node.attr.value, prepared=self._is_prepared(thing))
+                prepared, written = self._is_prepared(thing), _is_written(unit, node)
+                yield from self._assigned(klass, node.attr.value, prepared=prepared, written=written)
 
     def in_variable(self, name: cst.Name, loop: cst.CSTNode) -> Iterator[Kept]:
         """What a variable is given before a loop that gives it a tensor of the CPU, where it meets a batch."""
@@ -91,13 +92,13 @@ class _Keepers:
             return
         before = [d for d in binding.definitions if all(above is not loop for above in unit.names.ancestors(d))]
         for value in bindings_value(unit.names, binding, before):
-            if self._is_kept(unit, value):
+            if self._is_kept(unit, value, written=_is_written(unit, name)):
                 yield Kept(unit, value, f"`{name.value}`")
 
     def _is_prepared(self, thing: Thing) -> bool:
         return isinstance(thing, Origin) and whole(self._state, thing) in self._training.models
 
-    def _assigned(self, klass: Klass, name: str, *, prepared: bool) -> Iterator[Kept]:
+    def _assigned(self, klass: Klass, name: str, *, prepared: bool, written: bool) -> Iterator[Kept]:
         """What an object's class, and its bases, give an attribute; a model moves what is registered."""
         for node in descendants(klass.node.body):
             value: cst.BaseExpression | None = None
@@ -105,23 +106,24 @@ class _Keepers:
                 value = node.value
             elif isinstance(node, cst.Call) and method_name(node) == "register_buffer" and not prepared:
                 value = node.args[1].value if len(node.args) > 1 and _is_text(node.args[0].value, name) else None
-            if value is not None and self._is_kept(klass.unit, value):
+            if value is not None and self._is_kept(klass.unit, value, written=written):
                 yield Kept(klass.unit, node, f"`self.{name}`")
         for base in klass.bases:
-            yield from self._assigned(base, name, prepared=prepared)
+            yield from self._assigned(base, name, prepared=prepared, written=written)
 
     def _may_hold(self, unit: Unit, value: cst.BaseExpression) -> bool:
         """Whether an argument of a loss may be a tensor: it is not known to be None, or another constant."""
         return constants_of(self._state).of(unit, value) is None
 
-    def _is_kept(self, unit: Unit, value: cst.BaseExpression) -> bool:
+    def _is_kept(self, unit: Unit, value: cst.BaseExpression, *, written: bool) -> bool:
         """Whether a value is a tensor that is made on the CPU: no layer or parameter, which its module moves, and no
-        single number, which may meet a tensor of any device."""
+        single number, which may meet a tensor of any device. A number takes nothing from another device, though, where
+        a batch is ``written`` into it."""
         if origins(self._state.values.get(value), Role.MODEL, Role.CRITERION):
             return False
         made = self._state.calls.get(value) if isinstance(value, cst.Call) else None
         name = outside_name(made) if made is not None else ""
-        if isinstance(value, cst.Call) and (questions.is_parameter(name) or _is_number(name, value)):
+        if isinstance(value, cst.Call) and (questions.is_parameter(name) or (_is_number(name, value) and not written)):
             return False
         return self._made.new_tensor(unit, value)
 
@@ -161,6 +163,16 @@ def _beside(around: cst.CSTNode, here: cst.CSTNode) -> Iterable[cst.CSTNode]:
     if isinstance(around, cst.AugAssign):
         return [around.value] if here is around.target else []
     return []
+
+
+def _is_written(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a tensor is changed in place: ``total += loss``, ``total.add_(loss)``."""
+    around = unit.names.parents.get(node)
+    if isinstance(around, cst.AugAssign):
+        return around.target is node
+    return (
+        isinstance(around, cst.Attribute) and around.attr.value.endswith("_") and not around.attr.value.endswith("__")
+    )
 
 
 def _is_own(target: cst.BaseExpression, name: str) -> bool:

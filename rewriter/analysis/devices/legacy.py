@@ -15,8 +15,8 @@ from ...facts.roles import SHARES, TENSORS, Role
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.modules import torch_name
 from ..dataflow.values import CallRecord, External, State, Unit, origins
-from ..syntax.definitions import bindings_value
-from ..syntax.nodes import positional
+from ..syntax.definitions import attribute_assignments, bindings_value, is_target
+from ..syntax.nodes import dotted, positional
 from ..syntax.scopes import Binding
 from .host_tensors import moved_before
 from .moves import Mover
@@ -113,6 +113,8 @@ class _Kinds:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self._open: set[str] = set()
+        """The attributes that are asked for: what one is made of itself is of its kind."""
 
     def of_arguments(self, unit: Unit, call: cst.Call) -> Legacy:
         """What the arguments of a constructor of old are."""
@@ -151,7 +153,22 @@ class _Kinds:
             return {Legacy.SIZES} if origins(self.state.values.get(node.value), *TENSORS) else set()
         if node.attr.value in ("T", "data", "real"):
             return self._kinds(unit, node.value, depth + 1)
-        return set()
+        return self._field(unit, node, depth) if dotted(node) == f"self.{node.attr.value}" else set()
+
+    def _field(self, unit: Unit, node: cst.Attribute, depth: int) -> set[Legacy]:
+        """What an object's own attribute is given, where each assignment gives it alone something."""
+        name = node.attr.value
+        if name in self._open:
+            return {Legacy.DATA}
+        assigns = attribute_assignments(unit.names, node)
+        alone = {target.target for assign in assigns if len(assign.targets) == 1 for target in assign.targets}
+        written = (n for n in unit.names.every(cst.Attribute) if n.attr.value == name and is_target(unit.names, n))
+        if not alone.issuperset(written):
+            return set()
+        self._open.add(name)
+        kinds = [self._kinds(unit, assign.value, depth + 1) for assign in assigns]
+        self._open.discard(name)
+        return set().union(*kinds) if kinds and all(kinds) else set()
 
     def _member(self, unit: Unit, node: cst.Subscript, depth: int) -> set[Legacy]:
         """``x.shape[0]`` is a number; a part of an array may be an array or a number."""
@@ -161,7 +178,9 @@ class _Kinds:
             return {Legacy.SIZES} if one else set()
         if isinstance(whole, cst.Call) and method_name(whole) == "size":
             return {Legacy.SIZES} if one else set()
-        return set() if one else self._kinds(unit, whole, depth + 1)
+        kinds = set() if one else self._kinds(unit, whole, depth + 1)
+        cut = any(isinstance(part.slice, cst.Slice) for part in node.slice)
+        return kinds or ({Legacy.DATA} if cut else set())  # what is no shape gives values there
 
     def _called(self, unit: Unit, node: cst.Call, depth: int) -> set[Legacy]:
         record = self.state.calls.get(node)

@@ -18,8 +18,10 @@ from ...facts.torch_api.kinds import tensors
 from ...facts.torch_api.loading import row, transfer
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.values import CallRecord, External, State, Unit, origins
+from ..dataflow.solver import Thing
+from ..dataflow.values import CallRecord, External, Instance, State, Unit, origins
 from ..syntax.definitions import bindings_value, unshadowed
+from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 
 _ARRAYS = ("numpy.", "pandas.", "scipy.", "sklearn.", "PIL.", "cv2.", "skimage.")
@@ -41,6 +43,8 @@ class _Memory(Enum):
     HOST = "host"
     NEW_TENSOR = "new tensor"
     """On the CPU, and a tensor that nobody has moved."""
+    DATA = "data"
+    """Where a data set keeps its rows."""
 
 
 class MadeOnHost:
@@ -48,6 +52,7 @@ class MadeOnHost:
 
     def __init__(self, state: State, reach: Reach, forwards: Container[cst.CSTNode]) -> None:
         self.state, self.reach, self.forwards = state, reach, forwards
+        self._data = _data_of(state)
         self._known: dict[cst.CSTNode, frozenset[_Memory]] = {}
         self._behind: dict[cst.CSTNode, list[_At]] = {}
 
@@ -58,6 +63,10 @@ class MadeOnHost:
     def new_tensor(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether one of them makes a tensor there."""
         return _Memory.NEW_TENSOR in self._ways(unit, node)
+
+    def rests(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether one of them takes it from a data set, by no loader."""
+        return _Memory.DATA in self._ways(unit, node)
 
     def moved(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether all ways that are known put it on the device."""
@@ -88,6 +97,8 @@ class MadeOnHost:
         """What an expression says by itself; None where that depends on its parts."""
         if origins(self.state.values.get(here.node), Role.LOADER):
             return _Memory.DEVICE  # what it yields, however its data set was made
+        if self._is_data(here.node):
+            return _Memory.DATA
         if not isinstance(here.node, cst.Call) or here.node not in self.state.calls:
             return None
         if here.node in self.forwards:
@@ -105,6 +116,15 @@ class MadeOnHost:
             moves = isinstance(kind, tensors.Convert) and kind.device == "argument"
             return _Memory.DEVICE if moves and not self._is_host_type(here.node) else None
         return self._made(here, outside, kind) if outside.startswith("torch.") else None
+
+    def _is_data(self, node: cst.CSTNode) -> bool:
+        """Whether an expression holds a data set."""
+        slot = self.state.values.get(node)
+        if slot is None:
+            return False
+        if origins(slot, Role.DATASET) or not self._data.isdisjoint(slot.things):
+            return True
+        return any(isinstance(thing, Instance) and thing.klass.role is Role.DATASET for thing in slot.things)
 
     def _is_host_type(self, call: cst.Call) -> bool:
         """``x.type(torch.FloatTensor)``: a type of the CPU moves nothing that is new, and a batch gets its dtype."""
@@ -181,3 +201,15 @@ class MadeOnHost:
                 yield _At(unit, call.func.value)
         elif outside.startswith(("torch.", "einops.")) or outside.rpartition(".")[2] in _THROUGH:
             yield from (_At(unit, arg.value) for arg in call.args)
+
+
+def _data_of(state: State) -> frozenset[Thing]:
+    """What loaders are given as data sets: lists, tensors, objects of classes outside of the program."""
+
+    def found() -> frozenset[Thing]:
+        made = [r for r in state.calls.values() if any(o.node is r.node for o in origins(r.result, Role.LOADER))]
+        given = [data for record in made if (data := keyword(record.node, "dataset", 0)) is not None]
+        slots = [slot for data in given if (slot := state.values.get(data)) is not None]
+        return frozenset(thing for slot in slots for thing in slot.things)
+
+    return state.once(_data_of, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import libcst as cst
 
@@ -40,13 +40,15 @@ class Mover:
         stands: dict[Origin, Stands],
         existing: bool,
         shared: Mapping[Code, str],
+        whole: Container[cst.CSTNode] = (),
     ) -> None:
         """
         ``prepared``: what is prepared, ``stands``: where; ``arriving``: loaders that stay whole, and whose batches are
         moved as they come; ``existing``: the script works with an accelerator already,
-        and has made its own moves; ``shared``: functions that files outside the program call, each with one of those.
+        and has made its own moves; ``shared``: functions that files outside the program call, each with one of those;
+        ``whole``: loops that read a loader of their own, beside the prepared one.
         """
-        self.shared, self.stands = shared, stands
+        self.shared, self.stands, self.whole = shared, stands, whole
         self.state, self.reach, self.training = state, reach, training
         self.prepared, self.existing = prepared, existing
         self.placed = prepared.union(arriving)
@@ -338,8 +340,9 @@ class Mover:
         if batches and len(batches) == len(held) and all(o.source in self.prepared for o in batches):
             if self.inside_model(unit, call) or not self.reach.always_in_batch_loop(call, unit):
                 return None  # a batch drawn by hand may come from the loader before it is prepared
-            around = {loader for loop in self.reach.batch_loops(call, unit) for loader in self.reach.loaders(loop)}
-            if any(self.early.drawn(call, loader) for loader in around):
+            loops = list(self.reach.batch_loops(call, unit))
+            around = {loader for loop in loops for loader in self.reach.loaders(loop)}
+            if any(loop in self.whole for loop in loops) or any(self.early.drawn(call, loader) for loader in around):
                 return None
             if isinstance(call.func, cst.Attribute) and self.made_on_host(unit, call.func.value):
                 return None

@@ -61,22 +61,22 @@ def resting_models(
             for model in (whole(state, each) for each in used):
                 if model in moved or model in told or model in prepared or not weighs(state, model):
                     continue
-                if model.source in moved or _copied_late(model, prepared, early):
+                copied = _copied(state, model)
+                if copied is not None and (copied in moved or _is_late(model, copied, prepared, early)):
                     continue
                 told.add(model)
                 yield record, model
 
 
-def _copied_late(model: Origin, prepared: Container[Origin], early: Early) -> bool:
-    """Whether a model is a copy of one that was on the device already."""
-    copied = model.source
-    return (
-        copied is not None
-        and copied.role is Role.MODEL
-        and copied in prepared
-        and isinstance(model.node, cst.Call)
-        and not early(model.node, copied)
-    )
+def _copied(state: State, model: Origin) -> Origin | None:
+    """The whole model of which another one copies something: ``copy.deepcopy(self.encoder)``, in a method of it."""
+    source = model.source
+    return whole(state, source) if source is not None and source.role is Role.MODEL else None
+
+
+def _is_late(model: Origin, copied: Origin, prepared: Container[Origin], early: Early) -> bool:
+    """Whether a copy is made of a model that is on the device by then."""
+    return copied in prepared and isinstance(model.node, cst.Call) and not early(model.node, copied)
 
 
 def placed_models(mover: Mover, early: Early) -> Iterator[Placement]:

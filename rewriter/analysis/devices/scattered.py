@@ -18,7 +18,7 @@ from ...facts.roles import SHARES, Role
 from ...facts.torch_api import process_calls
 from ..dataflow.callees import outside_name
 from ..dataflow.values import Unit, Wrapped, origins
-from ..syntax.nodes import keyword
+from ..syntax.nodes import is_constant, keyword
 from .moves import Mover
 
 _PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
@@ -38,6 +38,8 @@ def scattered(
             continue
         for index, arg in enumerate(call.args):
             value = arg.value
+            if is_constant(value):
+                continue
             if mover.made_on_host.new_tensor(unit, value):
                 if isinstance(value, _PLAIN) and not arg.star and value not in cut:
                     yield Placement(value, Move.PLACE, f"{wrapper} moved it, and is removed")

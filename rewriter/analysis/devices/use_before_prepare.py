@@ -15,6 +15,7 @@ from ...facts.roles import Origin, Role
 from ...facts.torch_api import process_calls, questions
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.solver import Slot
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.walk import descendants, nodes_in
@@ -196,6 +197,8 @@ class Early:
             worked: set[Origin] = set()
         else:
             worked = set(receivers)
+        if _keeps_tensors(record):  # `[p.clone() for p in parameters]`, in a class that is given these
+            worked |= self._owners(record.receiver)
         given = {model for arg in record.node.args for model in self._models(arg)} - receivers
         return worked | given if given and self._reads_weights(record) else worked
 
@@ -211,7 +214,13 @@ class Early:
         return not harmless and not origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)
 
     def _models(self, arg: cst.Arg) -> set[Origin]:
-        return {whole(self.state, o) for o in origins(self.state.values.get(arg.value), Role.MODEL)}
+        held = self.state.values.get(arg.value)
+        return {whole(self.state, o) for o in origins(held, Role.MODEL)} | self._owners(held)
+
+    def _owners(self, slot: Slot | None) -> set[Origin]:
+        """The models of which something holds parameters."""
+        held = origins(slot, Role.PARAMETERS)
+        return {whole(self.state, params.source) for params in held if params.source is not None}
 
     def _places(self, call: cst.Call, codes: set[Code]) -> list[cst.Call]:
         """The calls in some functions' own code through which ``call`` is reached."""
@@ -238,8 +247,10 @@ def _keeps_tensors(record: CallRecord) -> bool:
     """
     whole_state = method_name(record.node) == "state_dict"
     for node in nodes_in(record.unit.names.statement(record.node), cst.Assign):
+        words = {n.attr.value for n in nodes_in(node.value, cst.Attribute)}
+        if "clone" in words:
+            return True
         if isinstance(node.targets[0].target, (cst.Attribute, cst.Subscript)):
-            words = {n.attr.value for n in nodes_in(node.value, cst.Attribute)}
             if not words.isdisjoint(("data", "clone", "detach")) or (whole_state and "state_dict" in words):
                 return True
     return False

@@ -37,7 +37,7 @@ def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[U
         for loss in _losses(state, record):
             maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
             made_by = state.calls.get(maker) if isinstance(maker, cst.Call) else None
-            names = _normalisers(state, reach, made_by, _kind(loss, made_by)) if made_by is not None else []
+            names = normalisers(state, reach, made_by, kind_of_loss(loss, made_by)) if made_by is not None else []
             if names and made_by is not None and maker not in seen:
                 made = state.calls.get(loss.node) if isinstance(loss.node, cst.Call) else None
                 if made is not None and reduction_of(state, made.unit, made.node) == "sum":
@@ -61,14 +61,14 @@ def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
 _GIVING = (cst.Name, cst.Call)
 
 
-def _kind(loss: Origin, made: CallRecord) -> Loss | Criterion:
+def kind_of_loss(loss: Origin, made: CallRecord) -> Loss | Criterion:
     """What the tables say of a loss; of one that they do not have, that its arguments have names."""
     if loss.source is not None and loss.source.role is Role.CRITERION:
         return transfer(loss.source.qualified, Criterion) or Criterion()
     return transfer(outside_name(made), Loss) or Loss()
 
 
-def _normalisers(state: State, reach: Reach, record: CallRecord, kind: Loss | Criterion) -> list[str]:
+def normalisers(state: State, reach: Reach, record: CallRecord, kind: Loss | Criterion) -> list[str]:
     """By which of its arguments a loss may divide, beside the number of rows; those that it leaves out where the
     program says so, or has targets of that class."""
     asked = {"weight": kind.weight, "ignore_index": kind.ignored}

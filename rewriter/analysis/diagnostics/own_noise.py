@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 
@@ -21,17 +21,18 @@ from ..training.weights import draws_weights
 from .nature import by_nature
 
 
-def own_noise(state: State, unit: Unit, reach: Reach, training: Training, *, by_hand: bool) -> Iterator[Count]:
+def own_noise(
+    state: State, unit: Unit, reach: Reach, training: Training, by_hand: Collection[cst.CSTNode]
+) -> Iterator[Count]:
     """
     The calls in a module that draw such numbers, and those that make a layer which does: ``torch.randn_like`` of a
     sampler, the dropout of an LSTM. Not what is named by itself (``by_nature``). Kind ``anew``: a layer that each
     forward pass makes for itself, with weights that it draws.
 
-    ``by_hand``: batches are made by hand, and cut into shards. What the training itself draws may be in them.
+    ``by_hand``: loops whose batches are made by hand, and cut into shards. What such a training itself draws may be in
+    them.
     """
-    noise = state.once(own_noise, lambda: _noise(state, reach, training))
-    if by_hand:
-        noise = {node for node in noise if node in unit.names.parents and _in_model(unit, reach, node)}
+    noise = state.once(own_noise, lambda: _noise(state, reach, training, by_hand))
     for call in unit.names.calls:
         if _is_made_anew(state, unit, reach, call):
             yield Count(call, "anew", method_name(call))
@@ -45,12 +46,14 @@ def own_noise(state: State, unit: Unit, reach: Reach, training: Training, *, by_
                 yield Count(call, "noise", method_name(call))
 
 
-def _noise(state: State, reach: Reach, training: Training) -> set[cst.CSTNode]:
+def _noise(state: State, reach: Reach, training: Training, by_hand: Collection[cst.CSTNode]) -> set[cst.CSTNode]:
     """The calls that draw noise by torch's own generator where a step is computed, or for the rows of a data set."""
     found = {node for _, nodes in run_for_rows(state, reach, lambda loader: True) for node in nodes}
     for loop in training.train_loops:
         if isinstance(loop, (cst.For, cst.While)):
-            found.update(_of_steps(reach, reach.unit_of(loop, reach.units[0]), loop))
+            unit = reach.unit_of(loop, reach.units[0])
+            steps = _of_steps(reach, unit, loop)
+            found.update(n for n in steps if loop not in by_hand or _in_model(reach.unit_of(n, unit), reach, n))
     return {node for node in found if isinstance(node, cst.Call) and node in state.calls and _is_noise(state, node)}
 
 

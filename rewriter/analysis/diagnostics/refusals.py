@@ -39,6 +39,7 @@ from ..syntax.nodes import dotted, import_source
 from ..syntax.scopes import Binding
 from ..syntax.walk import nodes_in
 from ..training.training import Training
+from .outdated import removed_nexts
 from .unstarted import without_entry
 
 
@@ -77,7 +78,7 @@ def refusals(
         return
     if not training.train_loops and hand is None:  # who distributes himself decides what each process trains on
         unfed = _unfed(state, reach, training, uncut)
-        yield from [unfed] if not isinstance(unfed[1], RemovedNext) else map(_removed, _removed_nexts(state, reach))
+        yield from [unfed] if not isinstance(unfed[1], RemovedNext) else removed_nexts(state, reach, feeds=True)
 
 
 _EXCLUSIVE = (Role.MODEL, Role.OPTIMIZER, Role.LOADER, Role.SCHEDULER)
@@ -135,9 +136,9 @@ def _unfed(state: State, reach: Reach, training: Training, uncut: Obstacle | Non
         source, giver = feeding
         name = record.unit.names.module.code_for_node(source)
         return record.unit, ForeignFeed(source, name, name if isinstance(source, cst.Name) else "", giver)
-    removed = next(_removed_nexts(state, reach), None)
+    removed = next(removed_nexts(state, reach, feeds=True), None)
     if removed is not None:
-        return _removed(removed)
+        return removed
     if uncut is not None:
         return _not_cut(state, reach, uncut, record)
     return record.unit, NoBatches(record.node)
@@ -230,23 +231,6 @@ def _from_outside(
     name = outside_name(state.calls[node])
     known = not name or name.startswith("builtins.") or row(name) is not None
     return None if known else (node, dotted(node.func) or name)
-
-
-def _removed(found: tuple[Unit, cst.Call]) -> tuple[Unit, Reason]:
-    unit, call = found
-    assert isinstance(call.func, cst.Attribute)
-    iterator = unit.names.module.code_for_node(call.func.value)
-    return unit, RemovedNext(call, iterator)
-
-
-def _removed_nexts(state: State, reach: Reach) -> Iterator[tuple[Unit, cst.Call]]:
-    """The calls of ``next`` as a method of a loader's iterator: ``batches = iter(loader); batches.next()``."""
-    for call, record in state.calls.items():
-        if method_name(call) != "next" or call.args or not isinstance(call.func, cst.Attribute):
-            continue
-        held = origins(record.receiver, Role.LOADER)
-        if held and not reach.called(call) and reach.function_of(call) in reach.reachable:
-            yield record.unit, call
 
 
 def _unknown_maker(

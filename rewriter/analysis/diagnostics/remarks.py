@@ -35,6 +35,7 @@ from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .batch_norms import batch_norms
 from .batch_statistics import compares_with_batch
+from .outdated import outdated
 from .process_memory import memories
 from .replaced_code import replaced_code
 
@@ -50,6 +51,7 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training, *, split
     yield from _unstepped(state, unit, reach)
     yield from _unseen_savers(state, unit, reach)
     yield from replaced_code(state, unit, reach)
+    yield from outdated(state, unit, reach, training)
 
 
 def _masked_means(state: State, unit: Unit, training: Training) -> Iterator[Reason]:

@@ -39,6 +39,7 @@ class Guards:
     def __init__(self, state: State, reach: Reach, ranks: RankQuestions) -> None:
         self.state, self.reach, self.ranks = state, reach, ranks
         self._parted: dict[tuple[cst.CSTNode, bool], list[cst.If]] = {}
+        self._leavings: dict[cst.CSTNode, list[tuple[cst.CSTNode, cst.CSTNode]]] = {}
 
     def around(self, unit: Unit, node: cst.CSTNode) -> Iterator[CodePlace]:
         """Why not every process reaches a node, as far as the node's own function decides it."""
@@ -126,14 +127,21 @@ class Guards:
 
     def _left(self, unit: Unit, block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The earlier statements of a block at which some processes leave it."""
+        if block not in self._leavings:
+            self._leavings[block] = [*self._leaving_at(unit, block)]
+        here = unit.names.order(below)
+        return (left for statement, left in self._leavings[block] if here < 0 or unit.names.order(statement) < here)
+
+    def _leaving_at(
+        self, unit: Unit, block: cst.IndentedBlock | cst.Module
+    ) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+        """The statements of a block at which some processes leave it, each with where in it they do."""
         for statement in block.body:
-            if statement is below:
-                return
             if isinstance(statement, cst.If) and self.asks(unit, statement.test):
                 if self._leaves(unit, statement, _JUMPS):
-                    yield statement
+                    yield statement, statement
             elif isinstance(statement, cst.BaseCompoundStatement) and type(statement) not in _CLOSED:
-                yield from self._partings(unit, statement, in_loop=True)
+                yield from ((statement, left) for left in self._partings(unit, statement, in_loop=True))
 
     def _partings(self, unit: Unit, node: cst.CSTNode, in_loop: bool = False) -> list[cst.If]:
         """

@@ -16,6 +16,7 @@ from ..dataflow.constant_values import constants_of
 from ..dataflow.containers import key_of
 from ..dataflow.solver import Thing
 from ..dataflow.values import CallRecord, Function, Klass, State, Unit
+from ..layouts.swallowed_errors import survivals
 from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from .brought import brings
@@ -168,15 +169,27 @@ class Fetches:
             return SharedDownload(call)
         if self.together(self.unit, statement):
             return SharedDownload(call)
-        return Effect(
-            statement, EffectKind.FETCH, f"every process would {'unpack' if unpacks else 'download'} the same files"
-        )
+        found = list(survivals(self.together.reach, self.unit, statement))
+        if any(_is_tried_again(unit, body) for unit, body, _ in found):
+            return SharedDownload(call)  # the main process alone would come back to the wait
+        handler = found[0][2] if found else ""
+        because = f"every process would {'unpack' if unpacks else 'download'} the same files"
+        return Effect(statement, EffectKind.FETCH, because, survived=handler)
 
 
 def _only_tries(statement: cst.Try) -> bool:
     """Whether a ``try`` does one thing, and goes on after it, whether that fails or not."""
     leaves = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.AssignTarget)
     return len(statement.body.body) == 1 and not any(isinstance(node, leaves) for node in descendants(statement))
+
+
+def _is_tried_again(unit: Unit, body: cst.CSTNode) -> bool:
+    """Whether a loop runs a block again until it has no error: ``while``, or a ``for`` that ends after it."""
+    tried = unit.names.parents[body]
+    loop = next(unit.names.enclosing(tried, cst.For, cst.While), None)
+    after = (body, getattr(tried, "orelse", None))
+    ends = any(isinstance(n, (cst.Break, cst.Return)) for part in after if part is not None for n in descendants(part))
+    return isinstance(loop, cst.While) or (loop is not None and ends)
 
 
 def _outside_bases(klass: Klass) -> Iterator[str]:

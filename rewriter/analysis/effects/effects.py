@@ -24,7 +24,7 @@ from ...facts.torch_api.surroundings import (
 )
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import built_names, made_names, method_name, outside_name, outside_names
-from ..dataflow.open_modes import opens_to_write
+from ..dataflow.open_modes import opens_path, opens_to_write
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import Instance, Klass, State, Unit, Unknown, origins
 from ..layouts.random_splits import splits_by_torch
@@ -163,7 +163,7 @@ class _Search:
             return False
         makes = not self._on_console(call, name) and (self._writes(call, name) or self._opens(call))
         makes = makes or (name == "lmdb.open" and keyword(call, "readonly") is None)
-        makes = makes or (name == "h5py.File" and opens_to_write(call, 1))
+        makes = makes or (name == "h5py.File" and opens_to_write(self.state, call, 1))
         return makes or (name == "torch.save" and not self.makings.holds_state(call))
 
     def _ask_first(self, makes: list[cst.Call]) -> None:
@@ -341,8 +341,13 @@ class _Search:
     def _opens(self, call: cst.Call) -> bool:
         names = outside_names(self.state.calls[call])
         if any(n in ("builtins.open", "io.open", "codecs.open", "gzip.open") for n in names):
-            return opens_to_write(call, 1)
-        return method_name(call) == "open" and not names and isinstance(call.func, cst.Attribute) and _path_opens(call)
+            return opens_to_write(self.state, call, 1)
+        return (
+            method_name(call) == "open"
+            and not names
+            and isinstance(call.func, cst.Attribute)
+            and opens_path(self.state, call)
+        )
 
     def _writes_file(self, node: cst.CSTNode) -> bool:
         assert isinstance(node, cst.With)
@@ -453,10 +458,3 @@ def _binds_for_later(unit: Unit, block: cst.CSTNode) -> bool:
                 if not any(start < names.order(d) < names.order(read) for d in others):
                     return True
     return False
-
-
-def _path_opens(call: cst.Call) -> bool:
-    """Whether ``path.open("w")`` says so in its first argument, a mode and nothing else."""
-    mode = keyword(call, "mode") or (call.args[0].value if call.args and call.args[0].keyword is None else None)
-    text = mode.evaluated_value if isinstance(mode, cst.SimpleString) else None
-    return isinstance(text, str) and bool(text) and set(text) <= set("waxbt+") and bool(set(text) & set("wax"))

@@ -21,6 +21,7 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.code_place import CodePlace
 from ..dataflow.open_modes import opens_to_write
 from ..dataflow.values import CallRecord, State, Unit, origins
+from ..syntax.definitions import first_of_chain
 from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from ..training.training import Training
@@ -92,7 +93,7 @@ class Makings:
         names, making = self.unit.names, {self.unit.names.function(call) for call in made}
         for question in names.every(cst.If):
             assert isinstance(question, cst.If)
-            head = first_of_chain(self.unit, question)
+            head = first_of_chain(self.unit.names, question)
             direct = any(asks_existence(node) for node in descendants(question.test))
             if not direct and not any(self._asks(call) for call in nodes_in(question.test, cst.Call)):
                 continue
@@ -127,7 +128,7 @@ class Makings:
     def _makes_alone(self, call: cst.Call) -> bool:
         """Whether each process makes a file by a call, or brings it: nothing says yet which of them does."""
         record = self.state.calls[call]
-        makes = _makes_file(record) and not self.holds_state(call)
+        makes = _makes_file(self.state, record) and not self.holds_state(call)
         return (makes or brings(record)) and not self.is_done(call) and not guarded(self.state, record.unit, call)
 
     def _can_wait(self, statement: cst.CSTNode) -> bool:
@@ -241,7 +242,7 @@ def _makes(state: State, node: cst.CSTNode) -> bool:
         method_name(record.node) in surroundings.text_methods() and not writes_by_method(record.node)
     ):
         return False
-    return _makes_file(record) or brings(record) or writes_by_method(record.node)
+    return _makes_file(state, record) or brings(record) or writes_by_method(record.node)
 
 
 def _takes_away(state: State, node: cst.CSTNode) -> bool:
@@ -249,18 +250,12 @@ def _takes_away(state: State, node: cst.CSTNode) -> bool:
     return record is not None and (surroundings.takes_away(outside_name(record)) or removes(record))
 
 
-def _makes_file(record: CallRecord) -> bool:
+def _makes_file(state: State, record: CallRecord) -> bool:
     """Whether a call makes a file of which the program knows the path."""
     name = outside_name(record)
     if surroundings.opens(name):
-        return opens_to_write(record.node, 1)
+        return opens_to_write(state, record.node, 1)
     return surroundings.written_path(name) is not None and not surroundings.prints_lines(name)
-
-
-def first_of_chain(unit: Unit, question: cst.If) -> cst.If:
-    """The ``if`` at which a chain of ``elif`` begins."""
-    above = unit.names.parents.get(question)
-    return first_of_chain(unit, above) if isinstance(above, cst.If) and above.orelse is question else question
 
 
 _BLOCKS = (cst.If, cst.For, cst.With)

@@ -43,6 +43,8 @@ class FileUse(NamedTuple):
     """How the path may look."""
     starts: frozenset[Root] = frozenset()
     """Where the path starts, of what writes, and of what lists a folder."""
+    lists: bool = False
+    """It lists a folder, and reads what is below it."""
 
 
 class FileUses:
@@ -71,7 +73,7 @@ class FileUses:
                 if not self.names.is_open(path):
                     yield FileUse(unit, node, {text(unit, path)}, path)
             for path in self._paths(call):
-                starts = frozenset(self.roots.of(unit, path))
+                starts = frozenset(() if self.names.is_open(path) else self.roots.of(unit, path))
                 keys = {*self.names.of(unit, path), *(root.text for root in starts)}
                 yield FileUse(unit, node, keys, path, self.shapes.of(unit, path), starts)
 
@@ -83,7 +85,7 @@ class FileUses:
                 yield FileUse(unit, call, self.names.of(unit, path), path, self.shapes.of(unit, path))
             elif folder is not None:
                 starts = frozenset(self.roots.of(unit, folder, file=_is_pattern(self.state, call)))
-                yield FileUse(unit, call, {root.text for root in starts}, folder, starts=starts)
+                yield FileUse(unit, call, (), folder, self.shapes.of(unit, folder), starts, lists=True)
 
     def asked(self) -> Iterator[FileUse]:
         """What all processes ask about a file, or hand to something that may look at it, and the folders around one
@@ -165,7 +167,7 @@ class FileUses:
         if writes_by_method(call) or surroundings.opens(name) or knows:
             yield from written(self.state, call)
         elif not name and isinstance(call.func, cst.Attribute) and method_name(call) == "open":
-            yield from [call.func.value] * opens_to_write(call, 0)
+            yield from [call.func.value] * opens_to_write(self.state, call, 0)
 
     def _read(self, call: cst.Call, *, loads: bool = False) -> cst.BaseExpression | None:
         """The path that a call reads; None also where it opens a file to write it."""
@@ -173,12 +175,12 @@ class FileUses:
         name = outside_name(record) if record is not None else ""
         if not name and isinstance(call.func, cst.Attribute):
             reads = method_name(call) in surroundings.path_methods("content", "state")
-            reads = reads or (method_name(call) == "open" and not opens_to_write(call, 0))
+            reads = reads or (method_name(call) == "open" and not opens_to_write(self.state, call, 0))
             return call.func.value if reads else None
         if not call.args:
             return None
         if surroundings.opens(name):
-            return None if opens_to_write(call, 1) else call.args[0].value
+            return None if opens_to_write(self.state, call, 1) else call.args[0].value
         reads = (surroundings.reads(name) and (loads or name != _LOADS)) or surroundings.asks_state(name)
         return call.args[0].value if reads else None
 

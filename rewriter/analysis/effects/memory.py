@@ -1,4 +1,4 @@
-"""What is written into memory: each process has a buffer of its own, and no file."""
+"""What is written into memory, or a temporary file: each process has its own, and reads that alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import libcst as cst
 from ...facts.torch_api import surroundings
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import State, Unit, Unknown
+from .temporary_files import own_file
 from .written import written
 
 
 def into_memory(state: State, unit: Unit, reach: Reach, call: cst.Call) -> bool:
-    """Whether a call writes to a buffer in memory: the file that it is given, or the object of its method."""
+    """Whether a call writes to a buffer or a temporary file: what it is given, or the object of its method."""
     given = written(state, call)
-    return any(_is_buffer(state, unit, reach, value, frozenset()) for value in given)
+    if any(_is_buffer(state, unit, reach, value, frozenset()) for value in given):
+        return True
+    return any(own_file(reach, unit, value) for value in given)
 
 
 def _is_buffer(state: State, unit: Unit, reach: Reach, node: cst.BaseExpression, seen: frozenset[cst.CSTNode]) -> bool:

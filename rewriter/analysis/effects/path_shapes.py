@@ -36,6 +36,18 @@ class PathShape(NamedTuple):
             return False
         return _fit(self.text, other.text)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is known as a whole."""
+        return not self.starts and _GAP not in self.text and "*" not in self.text
+
+    def is_below(self, folder: PathShape) -> bool:
+        """Whether a path is in a folder, or below it, both known as wholes."""
+        above = folder.text.rstrip("/")
+        if above in ("", "."):
+            return self.text.startswith("/") is bool(folder.text.startswith("/"))
+        return self.text == above or self.text.startswith(f"{above}/")
+
 
 class _Gap(NamedTuple):
     """What only a run knows."""

@@ -19,7 +19,7 @@ from ...facts.reasons import Reason
 from ...facts.reasons.effects import ListedEarly, NoWaitInTry
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
-from ..layouts.swallowed_errors import goes_on
+from ..layouts.swallowed_errors import survivals
 from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from .checkpoints import waits
@@ -111,11 +111,12 @@ class ReadBack:
     def _fails_alone(self, unit: Unit, met: _Meeting) -> bool:
         """Whether a ``try`` begins before both uses, and the script goes on after an error in it: a process that fails
         at the earlier one would leave the others waiting. Not where they work together in it anyway."""
-        for around in unit.names.enclosing(met.node, cst.Try, cst.TryStar) if met.node not in self._loads else ():
-            assert isinstance(around, (cst.Try, cst.TryStar))
-            inside = set(descendants(around.body))
-            if met.node in inside and not inside.isdisjoint(met.earlier) and not self._joined.within(unit, around):
-                if any(goes_on(self.state, handler) for handler in around.handlers):
+        if met.node in self._loads:
+            return False
+        for home, body, _ in survivals(self.reach, unit, met.node):
+            both = home is not unit or body not in unit.names.ancestors(met.node)  # around a call of the function
+            if both or not set(descendants(body)).isdisjoint(met.earlier):
+                if not self._joined.within(home, home.names.parents[body]):
                     return True
         return False
 
@@ -135,6 +136,7 @@ class ReadBack:
             (write, read)
             for write in range(len(self._writes))
             for read in range(len(self._reads))
+            if not _are_known(self._writes[write], self._reads[read])
             if _may_be_one(self._writes[write].starts, self._reads[read].starts)
         ]
         writes = [use._replace(keys=[p for p in pairs if p[0] == at]) for at, use in enumerate(self._writes)]
@@ -348,11 +350,24 @@ def _alike(writes: Sequence[FileUse], reads: Sequence[FileUse]) -> tuple[list[Fi
     keys: list[set[Hashable]] = [set(use.keys) for use in (*writes, *reads)]
     for at, write in enumerate(writes):
         for by, read in enumerate(reads, len(writes)):
-            if any(one.meets(other) for one in write.shapes for other in read.shapes):
+            if _lists(read, write) if read.lists else any(w.meets(r) for w in write.shapes for r in read.shapes):
                 keys[at].add((at, by))
                 keys[by].add((at, by))
     uses = [use._replace(keys=found) for use, found in zip((*writes, *reads), keys, strict=True)]
     return uses[: len(writes)], uses[len(writes) :]
+
+
+def _lists(read: FileUse, write: FileUse) -> bool:
+    """Whether a list of a folder may have a file that is written: by the whole paths where these are known, or by where
+    they start."""
+    if _are_known(write, read):
+        return any(one.is_below(folder) for one in write.shapes for folder in read.shapes)
+    return not {root.text for root in write.starts}.isdisjoint(root.text for root in read.starts)
+
+
+def _are_known(write: FileUse, read: FileUse) -> bool:
+    """Whether two paths are known as wholes."""
+    return bool(write.shapes and read.shapes) and all(shape.is_fixed for shape in (*write.shapes, *read.shapes))
 
 
 def _may_be_one(written: frozenset[Root], listed: frozenset[Root]) -> bool:

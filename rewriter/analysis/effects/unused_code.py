@@ -64,7 +64,7 @@ def _used(reach: Reach, *, by_text: bool) -> frozenset[_Definition]:
             if looks_up and not _asks_attribute(reach, unit, node, word):
                 if isinstance(node, cst.Name) or word not in _BUILT_IN:
                     return everything
-            for one in defined.get(word, ()):
+            for one in _defined_here(unit, node) or defined.get(word, []):
                 if one not in unit.names.ancestors(node):
                     named.setdefault(_owner(unit, reach, node), set()).add(one)
     found = {one for one in everything if one.decorators}  # a decorator may hand it on
@@ -80,8 +80,18 @@ def _words(unit: Unit) -> Iterator[tuple[cst.CSTNode, str]]:
     """The names that a module reads, and the last parts of its attributes; what it imports is only named there."""
     for node in unit.names.every(cst.Name, cst.Attribute):
         above = unit.names.parents.get(node)
+        if isinstance(above, (cst.FunctionDef, cst.ClassDef)) and above.name is node:
+            continue  # its definition
         if not isinstance(above, cst.ImportAlias) and not (isinstance(above, cst.Attribute) and above.attr is node):
             yield node, dotted(node).rpartition(".")[2]
+
+
+def _defined_here(unit: Unit, node: cst.CSTNode) -> list[_Definition]:
+    """What a name stands for, where that is certainly a function or a class of its own module: one of the same name in
+    another module is not meant."""
+    binding = unit.names.binding(node) if isinstance(node, cst.Name) and node in unit.names.within else None
+    found = [d for d in binding.definitions if isinstance(d, (cst.FunctionDef, cst.ClassDef))] if binding else []
+    return found if binding is not None and len(found) == len(binding.definitions) else []
 
 
 def _asks_attribute(reach: Reach, unit: Unit, node: cst.CSTNode, word: str) -> bool:

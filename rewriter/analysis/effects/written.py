@@ -18,7 +18,7 @@ _OF_PATHS = frozenset({"write_text", "write_bytes", "unlink"})
 def written(state: State, call: cst.Call) -> tuple[cst.BaseExpression, ...]:
     """The path that a call writes, as far as it says which argument that is, or else all that may be it."""
     of = call.func.value if isinstance(call.func, cst.Attribute) else None
-    if of is not None and method_name(call) in _OF_PATHS:
+    if of is not None and method_name(call) in _OF_PATHS and _place(state, call) is None:  # not os.unlink(path)
         return (of,)
     named = [arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in _FILES]
     if named:

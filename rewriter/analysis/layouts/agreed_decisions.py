@@ -5,12 +5,13 @@ process has read; or there is a finding.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import libcst as cst
 
 from ...facts.module import Form, Gather
+from ...facts.module_paths import ENTRY
 from ...facts.reasons import Reason
 from ...facts.reasons.decisions import Agreeing, Agreement, Differs, Doubt, LocalDecision, ShortBatch
 from ...facts.roles import SHARES, Role
@@ -63,6 +64,17 @@ def decisions(
     yield from _by_the_clock(unit, reach, joint)
     everywhere = state.once((_under_conditions, joint), lambda: list(_under_conditions(joint, reducer)))
     yield from (answer for where, answer in everywhere if where is unit)
+
+
+def counted_together(reducer: Reducer, unit: Unit, node: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
+    """Whether a statement adds what is the same on all processes, ``waited += 1``, and the conditions around it are
+    made equal by some reductions: then so is the total."""
+    equality, made = reducer.equality, {gather.node for gather in gathers}
+    if not isinstance(node, cst.AugAssign) or equality.is_local(unit, node.value):
+        return False
+    tests = [around.test for around in unit.names.enclosing(node, cst.If) if isinstance(around, cst.If)]
+    asked = [reducer.whole(unit, test, _BECAUSE) for test in tests if equality.is_local(unit, test)]
+    return bool(asked) and all(wanted is not None and {g.node for g in wanted} <= made for wanted in asked)
 
 
 def _undecided(joint: Joint, unit: Unit, found: Decision, reducer: Reducer | None = None) -> LocalDecision:
@@ -172,11 +184,13 @@ def _agreed(
 def _remedy(unit: Unit, found: Decision) -> Agreement:
     """How the processes decide alike: for a condition the line that does it."""
     text = unit.names.one_line(found.value)
+    own = Agreement(Agreeing.EQUAL if unit.place.name == ENTRY else Agreeing.VALUE_OF_MAIN)
     if not found.hangs or not isinstance(found.node, (cst.If, cst.While)) or len(text) > LONGEST:
-        return Agreement(Agreeing.EQUAL)
+        return own
     if found.node.test is not found.value:
-        return Agreement(Agreeing.EQUAL)
-    return Agreement(Agreeing.AS_ONE, text, "while" if isinstance(found.node, cst.While) else "if")
+        return own
+    how = Agreeing.AS_ONE if unit.place.name == ENTRY else Agreeing.TOLD_BY_MAIN
+    return Agreement(how, text, "while" if isinstance(found.node, cst.While) else "if")
 
 
 def _asks_rows(joint: Joint, unit: Unit, test: cst.BaseExpression) -> bool:

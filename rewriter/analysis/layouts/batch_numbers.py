@@ -57,6 +57,19 @@ def batch_numbers(
                 yield from numbered.found(trains=loop in training.train_loops)
 
 
+def counters(unit: Unit, loop: cst.For) -> Iterator[Binding]:
+    """What counts the batches of a loop: the number that ``enumerate`` gives, and what each turn adds one to."""
+    named: list[cst.CSTNode | None] = [counter(loop)]
+    turn = {loop.body, *getattr(loop.body, "body", ())}
+    for node in nodes_in(loop.body, cst.Assign, cst.AugAssign):
+        if unit.names.statement(node) in turn and adds_one(node):
+            named.append(node.target if isinstance(node, cst.AugAssign) else node.targets[0].target)
+    for name in named:
+        binding = unit.names.binding(name) if isinstance(name, cst.Name) else None
+        if binding is not None:
+            yield binding
+
+
 class _NumberedLoop:
     """One loop over a shared loader, and what counts its batches or their rows."""
 
@@ -65,26 +78,13 @@ class _NumberedLoop:
         self._nodes = list(descendants(loop.body))
         self._inside = set(self._nodes)
         self._layouts: LoopLayouts | None = None
-        self.counters = set(self._counters())
+        self.counters = set(counters(unit, loop))
         self.sums = set(self._sums())
         self._places: dict[Binding, bool] = {}
 
     def _value(self, node: cst.BaseExpression) -> Layout:
         self._layouts = self._layouts or layouts_of(self._state).loop(self._unit, self._loop)
         return inner(self._layouts.value(node))
-
-    def _counters(self) -> Iterator[Binding]:
-        """What counts the batches: the number that ``enumerate`` gives, and what each turn adds one to."""
-        named: list[cst.CSTNode | None] = [counter(self._loop)]
-        turn = {self._loop.body, *getattr(self._loop.body, "body", ())}
-        for node in self._nodes:
-            if isinstance(node, (cst.Assign, cst.AugAssign)) and self._unit.names.statement(node) in turn:
-                if adds_one(node):
-                    named.append(node.target if isinstance(node, cst.AugAssign) else node.targets[0].target)
-        for name in named:
-            binding = self._unit.names.binding(name) if isinstance(name, cst.Name) else None
-            if binding is not None:
-                yield binding
 
     def _sums(self) -> Iterator[Binding]:
         """What adds up the rows of the batches: ``start += len(x)``."""

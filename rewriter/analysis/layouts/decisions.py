@@ -9,7 +9,7 @@ the processes decide together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -22,7 +22,9 @@ from ..dataflow.callees import method_name, outside_name
 from ..dataflow.met import Met
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.nodes import keyword
+from ..syntax.spots import Spots
 from ..syntax.walk import children, descendants, nodes_in
+from ..training.own_rates import own_rates
 from ..training.step_counts import limits
 from ..training.training import Training
 from .collated_rows import keeps_rows
@@ -33,8 +35,10 @@ _CHOOSING = (cst.If, cst.While, cst.IfExp, cst.BooleanOperation, cst.Match)
 """What runs a part of itself, or not, by a value."""
 Loop = cst.For | cst.CompFor
 Choosing = cst.If | cst.While | cst.IfExp | cst.BooleanOperation | cst.Match
+_SETTINGS = ("lr", "momentum", "weight_decay")
 LONGEST = 60
 """Longer code is not repeated in a finding."""
+_OTHER_CODE = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
 
 
 class Joint:
@@ -50,6 +54,7 @@ class Joint:
         self._saving = Met(reach, saving)
         self._taking = Met(reach, (r.node for r in state.calls.values() if _takes_weights(r)))
         self._branchings: dict[cst.CSTNode, Decision | None] = {}
+        self._jumps: dict[tuple[cst.CSTNode, bool], frozenset[str]] = {}
 
     def runs(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The first thing that all must do together among what runs with a node."""
@@ -62,6 +67,33 @@ class Joint:
     def saves_weights(self, node: cst.CSTNode) -> bool:
         """Whether what runs with a node saves weights: if they are sharded, each process gives its part of them."""
         return self.saves(node) and self._taking.first(node) is not None
+
+    def rates(self, unit: Unit) -> Spots:
+        """Where a module sets a learning rate."""
+        every = list(unit.names.every(cst.Assign, cst.AugAssign, cst.Call))
+        return self._spots("rates", unit, lambda: (r.node for r in own_rates(self.reach, unit, every, _SETTINGS)))
+
+    def losses(self, unit: Unit) -> Spots:
+        """Where a module gives a loss another value."""
+        every = unit.names.every(cst.Assign, cst.AugAssign)
+        return self._spots("losses", unit, lambda: (n for n in every if _gives_loss(self.state, unit, n)))
+
+    def ends(self, unit: Unit) -> Spots:
+        """Where a module ends the process."""
+        return self._spots("ends", unit, lambda: (call for call in unit.names.calls if _ends(self.state, call)))
+
+    def _spots(self, what: str, unit: Unit, find: Callable[[], Iterable[cst.CSTNode]]) -> Spots:
+        return self.state.once((Joint, what, unit.names), lambda: Spots(unit.names, find()))
+
+    def jumps(self, node: cst.CSTNode, inner: bool) -> frozenset[str]:
+        """What is left by the jumps in some code, as ``jumps`` says it."""
+        if (node, inner) not in self._jumps:
+            found = dict.fromkeys(_jump(node, inner))
+            if not isinstance(node, _OTHER_CODE):
+                within = inner or isinstance(node, (cst.For, cst.While))
+                found.update(dict.fromkeys(word for child in children(node) for word in self.jumps(child, within)))
+            self._jumps[node, inner] = frozenset(found)
+        return self._jumps[node, inner]
 
     def branching(self, unit: Unit, node: Choosing) -> Decision | None:
         """What a condition decides that all processes must do alike; None where they may part."""
@@ -144,12 +176,14 @@ def _branching(unit: Unit, node: Choosing, joint: Joint) -> Decision | None:
     value, branches = _chosen(node)
     again = [value] if isinstance(node, cst.While) else []  # asked once more, after each turn
     runs = any(joint.runs(branch) is not None for branch in (*branches, *again))
-    if runs or any(_changes_rate(branch) for branch in branches) or leaves(unit, node, branches, joint):
+    if runs or leaves(unit, node, branches, joint):
         return Decision(value, node, Decided.STEP)
+    if any(map(joint.rates(unit).below, branches)):
+        return Decision(value, node, Decided.CHANGED_RATE)
     if any(map(joint.saves, branches)):
         weights = any(map(joint.saves_weights, branches))
         return Decision(value, node, Decided.CHECKPOINT, hangs=False, weights=weights)
-    if any(_chooses_loss(joint.state, unit, branch) for branch in branches):
+    if any(map(joint.losses(unit).below, branches)):
         return Decision(value, node, Decided.LOSS, hangs=False)
     return None
 
@@ -224,45 +258,27 @@ def spelled(unit: Unit, node: cst.CSTNode) -> str:
     return f"an expression of {' and '.join(dict.fromkeys(f'`{name.value}`' for name in names))}"
 
 
-def _chooses_loss(state: State, unit: Unit, branch: cst.CSTNode) -> bool:
-    """Whether a branch gives a loss another value."""
-    for node in descendants(branch):
-        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-        targets += [node.target] if isinstance(node, cst.AugAssign) else []
-        for target in targets:
-            binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
-            if binding is not None and origins(state.binding(binding), Role.LOSS):
-                return True
+def _gives_loss(state: State, unit: Unit, node: cst.Assign | cst.AugAssign) -> bool:
+    """Whether a statement gives a loss another value."""
+    targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
+    for target in targets:
+        binding = unit.names.binding(target) if isinstance(target, cst.Name) else None
+        if binding is not None and origins(state.binding(binding), Role.LOSS):
+            return True
     return False
 
 
 def _rates(unit: Unit, reach: Reach) -> Iterator[tuple[cst.BaseExpression, cst.CSTNode]]:
     """The values that become a learning rate: ``group["lr"] = ...``."""
-    for node in unit.names.every(cst.Assign, cst.AugAssign):
-        if unit.names.function(node) in reach.reachable:
-            if _is_rate(node):
-                yield node.value, node
-
-
-def _is_rate(node: cst.CSTNode) -> bool:
-    targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-    targets += [node.target] if isinstance(node, cst.AugAssign) else []
-    for target in targets:
-        index = target.slice[0].slice if isinstance(target, cst.Subscript) else None
-        word = index.value if isinstance(index, cst.Index) else None
-        if isinstance(word, cst.SimpleString) and word.evaluated_value in ("lr", "momentum", "weight_decay"):
-            return True
-    return False
-
-
-def _changes_rate(branch: cst.CSTNode) -> bool:
-    return any(_is_rate(node) for node in descendants(branch))
+    every = unit.names.every(cst.Assign, cst.AugAssign, cst.Call)
+    run = [node for node in every if unit.names.function(node) in reach.reachable]
+    yield from ((rate.value, rate.node) for rate in own_rates(reach, unit, run, _SETTINGS))
 
 
 def leaves(unit: Unit, node: cst.CSTNode, branches: Sequence[cst.CSTNode], joint: Joint) -> bool:
     """Whether a branch of a statement leaves a loop, a function or the program while all processes work together."""
-    words = {word for branch in branches for word in jumps(branch, inner=isinstance(node, cst.While))}
-    if any(_ends(joint.state, part) for branch in branches for part in descendants(branch)):
+    words = {word for branch in branches for word in joint.jumps(branch, inner=isinstance(node, cst.While))}
+    if any(map(joint.ends(unit).below, branches)):
         loops = list(unit.names.enclosing(node, cst.For, cst.While))
         if any(joint.runs(loop.body) is not None for loop in loops):
             return True
@@ -296,15 +312,19 @@ def _ends(state: State, node: cst.CSTNode) -> bool:
     return record is not None and surroundings.ends_process(outside_name(record))
 
 
-def jumps(node: cst.CSTNode, inner: bool = False) -> Iterator[str]:
-    """What is left by the jumps in some code; ``inner``: it is in a loop of its own."""
+def _jump(node: cst.CSTNode, inner: bool) -> Iterator[str]:
     if isinstance(node, cst.Return):
         yield "function"
     elif isinstance(node, cst.Yield):
         yield "consumer"
     elif isinstance(node, (cst.Break, cst.Continue)) and not inner:
         yield "loop"
-    if isinstance(node, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+
+
+def jumps(node: cst.CSTNode, inner: bool = False) -> Iterator[str]:
+    """What is left by the jumps in some code; ``inner``: it is in a loop of its own."""
+    yield from _jump(node, inner)
+    if isinstance(node, _OTHER_CODE):
         return
     inner = inner or isinstance(node, (cst.For, cst.While))
     for child in children(node):

@@ -8,7 +8,7 @@ an object of the program's own classes as a whole: two meters of one class are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -136,6 +136,18 @@ class Equality:
         """The names in an expression that hold something of one process's own."""
         names = [n for n in nodes_in(node, cst.Name) if n in unit.names.within]
         return [n for n in names if any(self._comes_from_share(key) for key in self._keys(unit, n))]
+
+    def local_places(self, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Key, Sequence[WrittenValue]]]:
+        """The attributes in an expression, as ``self.best``, and the objects, that hold something of one process's own,
+        each with what it is given."""
+        places: dict[Key, None] = {}
+        for part in nodes_in(node, cst.Name, cst.Attribute):
+            slot = self.state.values.get(part)
+            places |= dict.fromkeys(t for t in (slot.things if slot is not None else ()) if isinstance(t, Instance))
+            called = unit.names.parents.get(part)
+            if isinstance(part, cst.Attribute) and not (isinstance(called, cst.Call) and called.func is part):
+                places[field_of(unit, part) or (None, part.attr.value)] = None
+        yield from ((key, self._writes.of(key)) for key in places if self._comes_from_share(key))
 
     def source(self, binding: Binding) -> cst.CSTNode | None:
         """The place from which something of one process's own comes into a variable; None where nothing does."""

@@ -42,7 +42,7 @@ class Quotients:
     """Those of the totals of one loop."""
 
     def __init__(self, reach: Reach, unit: Unit, loaders: Iterable[Origin], totals: list[Total]) -> None:
-        self.unit, self.totals = unit, totals
+        self.unit, self.totals = unit, CollectedTotals(totals)
         self.rows = RowTotals(reach.state, datasets(loaders))
         self.found = list(self._all()) if totals else []
         self._preferred: list[Quotient] = []
@@ -104,17 +104,41 @@ def division(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression]
     return None
 
 
-def read_totals(unit: Unit, totals: Iterable[Total], node: cst.BaseExpression, depth: int = 0) -> list[Total]:
+class CollectedTotals:
+    """Some totals, found again by where they are kept."""
+
+    def __init__(self, totals: Iterable[Total]) -> None:
+        self.made: set[cst.CSTNode] = set()
+        """The statements that collect, and what they add."""
+        self._kept: dict[str, list[Total]] = {}
+        for total in totals:
+            self._kept.setdefault(_last_word(total.kept_in), []).append(total)
+            self.made.update((total.node, *total.value))
+
+    def at(self, unit: Unit, read: cst.BaseExpression) -> list[Total]:
+        """Those whose place is read."""
+        return [total for total in self._kept.get(_last_word(read), ()) if _is_place(unit, total, read)]
+
+
+def _last_word(place: cst.BaseExpression) -> str:
+    """What places that are spelled alike have in common."""
+    while isinstance(place, cst.Subscript):
+        place = place.value
+    name = place.attr if isinstance(place, cst.Attribute) else place
+    return name.value if isinstance(name, cst.Name) else ""
+
+
+def read_totals(unit: Unit, totals: CollectedTotals, node: cst.BaseExpression, depth: int = 0) -> list[Total]:
     """The totals that an expression is computed from; not by how many entries an array of them has: ``total.size``."""
-    among, found = list(totals), dict[Total, None]()
+    found = dict[Total, None]()
     for part in nodes_in(node, cst.Name, cst.Attribute, cst.Subscript):
         if not is_shape(unit.names.parents.get(part)):
-            here = [total for total in among if is_place(unit, total, part)]
+            here = totals.at(unit, part)
             found.update(dict.fromkeys(here))
             binding = unit.names.binding(part) if isinstance(part, cst.Name) and not here else None
             for value in bindings_value(unit.names, binding) if binding and depth < _DEPTH else ():
-                if not any(total.node is value or value in total.value for total in among):
-                    found.update(dict.fromkeys(read_totals(unit, among, value, depth + 1)))
+                if value not in totals.made:
+                    found.update(dict.fromkeys(read_totals(unit, totals, value, depth + 1)))
     return list(found)
 
 
@@ -123,7 +147,7 @@ def is_shape(node: cst.CSTNode | None) -> bool:
     return isinstance(node, cst.Attribute) and tensor_parts.asks_how(node.attr.value)
 
 
-def is_place(unit: Unit, total: Total, read: cst.BaseExpression) -> bool:
+def _is_place(unit: Unit, total: Total, read: cst.BaseExpression) -> bool:
     """Whether a read is of the place of a total."""
     place = total.kept_in
     if not place.deep_equals(read):

@@ -50,20 +50,30 @@ class LoopLayouts:
     def __init__(self, unit: Unit, loop: cst.CSTNode, walk: Interpreter) -> None:
         self.unit, self._walk = unit, walk
         self._inside = set(descendants(loop))
+        self._numbered: tuple[Sequence[cst.CSTNode], dict[cst.CSTNode, int]] = (), {}
+        """The statements that were asked about last, with their numbers."""
 
     def of(self, binding: Binding, statements: Sequence[cst.CSTNode]) -> Layout:
         """What a variable holds when some code of the loop has run: its target, and the first statements of a turn."""
         found: Layout | None = None
-        for statement in reversed(statements):
-            nodes = set(descendants(statement))
-            here = [d for d in binding.definitions if d in nodes and d in self._walk.held]
-            if not here:
-                continue
+        places: dict[int, list[cst.CSTNode]] = {}
+        for definition in binding.definitions:
+            if definition in self._walk.held and (place := self._place(definition, statements)) is not None:
+                places.setdefault(place, []).append(definition)
+        for place in sorted(places, reverse=True):
+            statement, here = statements[place], places[place]
             if isinstance(statement, (cst.SimpleStatementLine, cst.Name, cst.Tuple, cst.List)):
                 last = self._walk.held[max(here, key=self.unit.names.order)]
                 return join(last, found) if found is not None else last
             found = join_all([*([found] if found is not None else []), *(self._walk.held[d] for d in here)])
         return REPLICATED if found is None else found
+
+    def _place(self, node: cst.CSTNode, statements: Sequence[cst.CSTNode]) -> int | None:
+        """The number of the statement that a node is in."""
+        if self._numbered[0] is not statements:
+            self._numbered = statements, {statement: place for place, statement in enumerate(statements)}
+        around = (node, *self.unit.names.ancestors(node))
+        return next((place for each in around if (place := self._numbered[1].get(each)) is not None), None)
 
     def holds_figure(self, binding: Binding) -> bool:
         """Whether a variable is somewhere in the loop given one number that the rows of the batch were reduced to."""

@@ -10,20 +10,22 @@ from ...facts.module import Form, Gather
 from ...facts.reasons import Reason
 from ...facts.reasons.losses import OwnClosure, OwnLossWeight
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import questions, tensor_parts
+from ...facts.torch_api import questions, surroundings, tensor_parts
 from ..dataflow.call_graph import reach_of
-from ..dataflow.callees import method_name
-from ..dataflow.values import CallRecord, Function, Instance, Mapping, Sequence, State, Unit, origins
+from ..dataflow.callees import method_name, outside_name
+from ..dataflow.values import CallRecord, External, Function, Instance, Mapping, Sequence, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
+from .constant_quotients import is_written_number
 from .divergence import Equality
 from .engine.layout import Layout, Partial, Shard, Unclear, held
 from .loop_layouts import layouts_of
 from .loss_reductions import reduces_rows, reduction_of
 from .presence import asked_for_none
+from .writes import Key, WrittenValue
 
 
 def is_loss_name(state: State, training: Training, unit: Unit, name: cst.Name) -> bool:
@@ -65,9 +67,17 @@ def _holds_tensor(state: State, unit: Unit, name: cst.Name, inside: frozenset[ob
     anew = [d for d in seen if not isinstance(unit.names.parents.get(d), cst.AugAssign)]
     values = [assigned(unit, definition) for definition in anew]
     below = inside | {binding}
+    # a number to which tensors are added is a tensor then: `loss += more`, `loss = loss + more`
+    adds = len(anew) < len(seen) or any(isinstance(v, cst.BinaryOperation) and _reads(unit, v, binding) for v in values)
     return all(
-        _is_tensor(state, unit, value, below) if value is not None else _is_no_number(state, name) for value in values
+        _is_tensor(state, unit, value, below) if value is not None else _is_no_number(state, name)
+        for value in values
+        if not adds or value is None or not is_plain_number(state, unit, value)
     )
+
+
+def _reads(unit: Unit, value: cst.BaseExpression, binding: Binding | None) -> bool:
+    return any(name in unit.names.within and unit.names.binding(name) is binding for name in nodes_in(value, cst.Name))
 
 
 def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: frozenset[object]) -> bool:
@@ -88,7 +98,7 @@ def _is_tensor(state: State, unit: Unit, value: cst.BaseExpression, inside: froz
         gives_numbers = read in questions.leaves_device() or tensor_parts.asks_how(read)
         if not gives_numbers and origins(state.values.get(base), *TENSORS):
             return _is_tensor(state, unit, base, inside)  # of `loss.view(rows, -1)` numbers are only arguments
-    return _is_no_number(state, value)
+    return not is_plain_number(state, unit, value) and _is_no_number(state, value)
 
 
 def _holds_several(state: State, value: cst.BaseExpression) -> bool:
@@ -100,6 +110,17 @@ def _is_no_number(state: State, value: cst.BaseExpression) -> bool:
     slot = state.values.get(value)
     things = slot.things if slot is not None else ()
     return not origins(slot, Role.LOCAL) and not any(isinstance(t, (Instance, Mapping, Sequence)) for t in things)
+
+
+def is_plain_number(state: State, unit: Unit, value: cst.BaseExpression) -> bool:
+    """Whether a value certainly is a number of Python: ``0``, ``float("inf")``, ``-np.inf``."""
+    while isinstance(value, cst.UnaryOperation):
+        value = value.expression
+    if isinstance(value, cst.Call):
+        return value in state.calls and outside_name(state.calls[value]) in ("builtins.float", "builtins.int")
+    slot = state.values.get(value)
+    outside = [thing.qualified for thing in slot.things if isinstance(thing, External)] if slot is not None else []
+    return any(map(surroundings.is_number, outside)) or is_written_number(state, unit, value)
 
 
 def _is_backpropagated(training: Training, unit: Unit, name: cst.Name) -> bool:
@@ -149,6 +170,8 @@ class Reducer:
 
     def __init__(self, state: State, training: Training, equality: Equality) -> None:
         self.state, self.training, self.equality = state, training, equality
+        self._conditions: list[cst.CSTNode] = []
+        """The conditions that are being made equal: what runs under one then runs on all processes or on none."""
 
     def whole(
         self, unit: Unit, value: cst.CSTNode, because: str, *, given: Iterable[Binding] = ()
@@ -159,7 +182,7 @@ class Reducer:
         return list(found.values()) if self._collect(unit, value, because, found, set(given)) else None
 
     def _collect(
-        self, unit: Unit, value: cst.CSTNode, because: str, found: dict[cst.CSTNode, Gather], seen: set[Binding]
+        self, unit: Unit, value: cst.CSTNode, because: str, found: dict[cst.CSTNode, Gather], seen: set[Key]
     ) -> bool:
         if self._hidden(unit, value):
             return False
@@ -175,7 +198,9 @@ class Reducer:
                 continue
             if is_loss_name(self.state, self.training, unit, name) and is_tensor(self.state, unit, name):
                 reduction = reduction_of(self.state, unit, name)
-                if reduction == "mixed" or self._has_rows(unit, name) or not self._everywhere(unit, name):
+                if reduction == "mixed" or self._has_rows(unit, name):
+                    return False
+                if not self._comes_everywhere(unit, name, because, found, seen):
                     return False
                 node = unit.names.parents[name]
                 if isinstance(node, cst.NamedExpr) and node.target is name:  # while (loss := loss / 2) > limit
@@ -197,6 +222,39 @@ class Reducer:
             for behind in values:
                 if behind is None or not self._collect(unit, behind, because, found, seen):
                     return False
+        places = [(key, writes) for key, writes in self.equality.local_places(unit, value) if key not in seen]
+        seen.update(key for key, _ in places)
+        return all(self._collect_given(unit, writes, because, found, seen) for _, writes in places)
+
+    def _collect_given(
+        self,
+        unit: Unit,
+        writes: Iterable[WrittenValue],
+        because: str,
+        found: dict[cst.CSTNode, Gather],
+        seen: set[Key],
+    ) -> bool:
+        """What makes an attribute, or an object, equal everywhere: the losses that it is given, in the same module."""
+        for write in writes:
+            plain = write.unit is unit and write.loop is None and isinstance(write.value, cst.CSTNode)
+            if not plain or not self._collect(unit, write.node, because, found, seen):
+                return False
+        return True
+
+    def _comes_everywhere(
+        self, unit: Unit, node: cst.CSTNode, because: str, found: dict[cst.CSTNode, Gather], seen: set[Key]
+    ) -> bool:
+        """Whether a node runs on all processes or on none, once the conditions around it are made equal: the least loss
+        so far is kept under a comparison with itself."""
+        for test in self._own_tests(unit, node):
+            if test in self._conditions:
+                continue
+            self._conditions.append(test)
+            try:
+                if not self._collect(unit, test, because, found, seen):
+                    return False
+            finally:
+                self._conditions.pop()
         return True
 
     def _figure(self, unit: Unit, value: cst.CSTNode, name: cst.Name) -> tuple[cst.BaseExpression, str] | None:
@@ -233,9 +291,12 @@ class Reducer:
 
     def _everywhere(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether a node runs on all processes or on none."""
-        tests = unit.names.enclosing(node, cst.If, cst.While)
-        around = (t for t in tests if node not in set(descendants(t.test)))
-        return not any(self.equality.is_local(unit, test.test) for test in around)
+        return not self._own_tests(unit, node)
+
+    def _own_tests(self, unit: Unit, node: cst.CSTNode) -> list[cst.BaseExpression]:
+        """The conditions around a node that may be true on some of the processes only."""
+        around = [t.test for t in unit.names.enclosing(node, cst.If, cst.While) if isinstance(t, (cst.If, cst.While))]
+        return [test for test in around if self.equality.is_local(unit, test) and node not in set(descendants(test))]
 
 
 def _is_of_rows(layout: Layout) -> bool:

@@ -29,11 +29,13 @@ from ..training.cached_batches import drained
 from ..training.training import Training, switches_gradients_off
 from .batch_figures import BatchFigure, BatchFigures, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
+from .best_batches import best_of_batches
 from .criterion_calls import without_criteria
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
 from .joined import by_script
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
+from .numbered_files import numbered_file
 from .padding import ragged
 from .row_counts import counted, only_counted
 from .single_rows import not_joined, read_alone
@@ -86,6 +88,9 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
         unit = next(u for u in reach.units if loop in u.names.parents)
         layouts = layouts_of(state).loop(unit, loop) if isinstance(loop, cst.For) else None
         answer = _evaluation(state, unit, reach, training, loop, layouts)
+        if not answer.understood and layouts is not None:
+            further = _evaluation(state, unit, reach, training, loop, layouts, going_on=True)
+            answer = further if further.understood else answer
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
         if answer.understood and ragged(state, reach, loop, gathers):
             answer.leave(
@@ -94,7 +99,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
             )
         answer.keeps = _keeps(state, unit, loop)
         if answer.understood and gathers and isinstance(loop, cst.For) and layouts is not None:
-            figure = joint_figure(layouts, _figures(state, unit, loop))
+            figure = joint_figure(layouts, _figures(state, unit, loop)) or best_of_batches(unit, loop, layouts)
             if figure is not None:
                 text = unit.names.module.code_for_node(figure)
                 answer.leave(
@@ -113,8 +118,17 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
 
 
 def _evaluation(
-    state: State, unit: Unit, reach: Reach, training: Training, loop: cst.CSTNode, layouts: LoopLayouts | None
+    state: State,
+    unit: Unit,
+    reach: Reach,
+    training: Training,
+    loop: cst.CSTNode,
+    layouts: LoopLayouts | None,
+    *,
+    going_on: bool = False,
 ) -> Evaluation:
+    """``going_on``: a module without weights that is given an output of the model is no forward pass of its own."""
+
     def answer(
         gather: Gather | None,
         understood: bool,
@@ -130,7 +144,7 @@ def _evaluation(
         return answer(None, False, "its batches were read once and kept")
     if by_script(state, descendants(loop.body)):
         return answer(None, True, "gathered by the script")
-    training = without_criteria(state, reach, training, loop, layouts)
+    training = without_criteria(state, reach, training, loop, layouts, going_on=going_on)
     forward = _last_forward(unit, reach, training, loop)
     if forward is None:
         hidden = next((one for one in plain(loop.body) if _runs(unit, reach, training, one)), None)
@@ -289,6 +303,8 @@ def _doubt(
         return _Doubt("it reshapes values by the batch size, and gathered batches are larger")
     if (divides := next((one for one in step.tail if divided_by(one, sizes)), None)) is not None:
         return _Doubt("it divides by the batch size, and gathered batches are larger", divides)
+    if (numbered := numbered_file(step.state, step.unit, step.loop, step.tail)) is not None:
+        return _Doubt("it numbers its files by the batch size, and gathered batches are larger", numbered)
     for statement in step.tail:
         for node in descendants(statement):
             target = node.targets[0].target if isinstance(node, cst.Assign) else None

@@ -22,7 +22,7 @@ from ..syntax.nodes import counter
 from ..syntax.walk import descendants, nodes_in
 from .batch_figures import kinds_of
 from .engine.layout import Each, Partial, Replicated, Shard, ShardRow, ShardSize, inner
-from .epoch_quotients import division, is_place, read_totals
+from .epoch_quotients import CollectedTotals, division, read_totals
 from .epoch_totals import Total, deciding
 from .joined import Joined
 from .loop_layouts import LoopLayouts, layouts_of
@@ -102,6 +102,7 @@ class _CountingLoop:
         self.joined = joined
         self.totals = [total for kept in joined.kept.values() for total in kept]
         self.whole = [total for total in self.totals if self._is_whole(total)]
+        self._every, self._of_all = CollectedTotals(self.totals), CollectedTotals(self.whole)
         self._layouts: LoopLayouts | None = None
 
     @property
@@ -156,7 +157,7 @@ class _CountingLoop:
                     return True
             if not isinstance(part, _PLACES):
                 continue
-            if any(is_place(self.unit, total, part) and self._is_of_steps(total) for total in self.totals):
+            if any(map(self._is_of_steps, self._every.at(self.unit, part))):
                 return True
             binding = self.unit.names.binding(part) if isinstance(part, cst.Name) else None
             if isinstance(part, cst.Name) and binding is not None:
@@ -231,4 +232,4 @@ class _CountingLoop:
 
     def _read(self, node: cst.BaseExpression) -> list[Total]:
         """The sums over all processes that an expression is computed from."""
-        return read_totals(self.unit, self.whole, node)
+        return read_totals(self.unit, self._of_all, node)

@@ -172,7 +172,9 @@ def _of_code(state: State, reach: Reach, given: cst.BaseExpression, workers: boo
         for node in reach.runs(function.node.body, function.unit):
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             found = drawn(record) if record is not None else None
-            if record is not None and found is not None and (found.generator == "torch" or workers):
+            if record is None or found is None or keyword(record.node, "generator") is not None:
+                continue
+            if found.generator == "torch" or workers:
                 return _spelled(record.unit, record.node)
     return ""
 

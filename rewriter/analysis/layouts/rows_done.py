@@ -9,10 +9,10 @@ import libcst as cst
 from ...facts.module import Count
 from ...facts.roles import Origin
 from ..dataflow.values import State, Unit
-from ..syntax.nodes import counter, dotted, keyword
-from ..syntax.scopes import Binding
+from ..syntax.nodes import dotted, keyword
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training
+from .batch_numbers import counters
 from .engine.layout import ShardSize
 from .loop_layouts import LoopLayouts, layouts_of
 
@@ -36,7 +36,7 @@ def rows_done(
         if loop not in training.train_loops or loop not in unit.names.parents or not isinstance(loop, cst.For):
             continue
         layouts: LoopLayouts | None = None
-        reads = {read for binding in _numbers(unit, loop) for read in binding.reads}
+        reads = {read for binding in counters(unit, loop) for read in binding.reads}
         for node in nodes_in(loop.body, cst.BinaryOperation):
             if not isinstance(node.operator, cst.Multiply):
                 continue
@@ -51,20 +51,6 @@ def rows_done(
                     or (whole is not node and not kept)
                 ):
                     yield Count(whole, "rows-done", unit.names.one_line(whole))
-
-
-def _numbers(unit: Unit, loop: cst.For) -> Iterator[Binding]:
-    """The variables that number the steps of a loop: that of ``enumerate``, and what each step adds one to."""
-    number = counter(loop)
-    binding = unit.names.binding(number) if isinstance(number, cst.Name) else None
-    if binding is not None:
-        yield binding
-    for node in nodes_in(loop.body, cst.AugAssign):
-        one = isinstance(node.operator, cst.AddAssign) and isinstance(node.value, cst.Integer)
-        each = unit.names.block(unit.names.statement(node)) is loop.body
-        binding = unit.names.binding(node.target) if isinstance(node.target, cst.Name) and one and each else None
-        if binding is not None and isinstance(node.value, cst.Integer) and node.value.evaluated_value == 1:
-            yield binding
 
 
 def _added(unit: Unit, loop: cst.CSTNode, sizes: frozenset[str]) -> Iterator[Count]:

@@ -15,6 +15,7 @@ from ...facts.reasons import Reason
 from ...facts.reasons.decisions import SwallowedError
 from ...facts.roles import Role
 from ...facts.torch_api import surroundings
+from ..dataflow.call_graph import Reach
 from ..dataflow.callees import outside_name
 from ..dataflow.drawn_batches import only_draws
 from ..dataflow.raised import comes_alike, met_alone
@@ -70,6 +71,28 @@ def _opens_anew(state: State, node: cst.Try | cst.TryStar, handler: Handler) -> 
         if record is not None
         for origin in origins(record.result, Role.LOADER)
     )
+
+
+def survivals(reach: Reach, unit: Unit, node: cst.CSTNode) -> Iterator[tuple[Unit, cst.CSTNode, str]]:
+    """The blocks after whose errors the script goes on, around a node or around a call of its function: the module, the
+    body, and the handler as it is written."""
+    pending, seen = [(unit, node)], {node}
+    while pending:
+        own, below = pending.pop()
+        for around in own.names.enclosing(below, cst.Try, cst.TryStar, cst.With):
+            if below is not around.body and around.body not in own.names.ancestors(below):
+                continue  # in a handler, or after the block
+            if isinstance(around, cst.With):
+                items = (item.item for item in around.items if _suppresses(reach.state, item.item))
+                found = [f"with {own.names.module.code_for_node(item)}" for item in items]
+            else:
+                found = [_line(own, handler) for handler in around.handlers if goes_on(reach.state, handler)]
+            for handler in found[:1]:
+                yield own, around.body, handler
+        for record in reach.reached_sites(own.names.function(below)):
+            if record.node not in seen:
+                seen.add(record.node)
+                pending.append((record.unit, record.node))
 
 
 def ends_all(state: State, block: cst.CSTNode) -> bool:

@@ -2,31 +2,63 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from .names import Names
+from .names import Names, Ranked
 from .scopes import Binding, Scope
 from .walk import descendants, nodes_in
 
 _JUMPS = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+_LEFT = frozenset({cst.Return, cst.Continue, cst.Break})
 
 
 def reaching(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The definitions that a read can see: those before it, and those of an earlier iteration of its loops, unless
     the loop is left after them. A function in the function sees those of the places where it is run."""
     if names.scopes.get(names.function(read)) is not binding.scope.function:
-        runs = _runs(names, binding, names.function(read))
-        seen = None if runs is None else {d for run in runs for d in unshadowed(names, binding, run)}
-        return tuple(d for d in binding.definitions if seen is None or d in seen)
-    order, here = names.order, names.order(read)
-    turns = [(loop, order(loop), names.end(loop)) for loop in names.enclosing(read, cst.For, cst.While)]
-    return tuple(
-        d
-        for d in binding.definitions
-        if order(d) < here or any(start < order(d) <= end and not _ends(names, d, loop) for loop, start, end in turns)
-    )
+        return _seen_from_inside(names, binding, read)
+    ranked = _ranked(names, binding)
+    before = bisect_left(ranked.orders, names.order(read))
+    return ranked.told([*ranked.nodes[:before], *_of_earlier_turns(names, ranked, before, read)])
+
+
+def _seen_from_inside(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The definitions that a function in the function can see."""
+    runs = _runs(names, binding, names.function(read))
+    seen = None if runs is None else {d for run in runs for d in unshadowed(names, binding, run)}
+    return tuple(d for d in binding.definitions if seen is None or d in seen)
+
+
+def _ranked(names: Names, binding: Binding) -> Ranked:
+    found = names.ranked.get(binding)
+    if found is None or len(found.nodes) != len(binding.definitions):
+        found = names.ranked[binding] = Ranked.of(binding.definitions, names.order)
+    return found
+
+
+def _of_earlier_turns(
+    names: Names, ranked: Ranked, before: int, read: cst.CSTNode, certain: int = -1
+) -> Iterator[cst.CSTNode]:
+    """The definitions after a read that an earlier turn of a loop around it has made, unless the loop is left after
+    them, or each of its turns certainly makes another one before the read, at the place ``certain``."""
+    turns = [(loop, names.order(loop), names.end(loop)) for loop in names.enclosing(read, cst.For, cst.While)]
+    if not turns or turns[-1][1] < certain:  # the outermost loop begins first: it is around all of them
+        return
+    for place in range(before, bisect_right(ranked.orders, turns[-1][2])):
+        node, order = ranked.nodes[place], ranked.orders[place]
+        if any(start < order <= end and not _ends_after(names, node, loop) for loop, start, end in turns):
+            yield node
+
+
+def _ends_after(names: Names, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+    """Whether a loop always ends after a node in it, found once: each read of a variable asks of each definition."""
+    ended = names.ended.get((node, loop))
+    if ended is None:
+        ended = names.ended[node, loop] = _ends(names, node, loop)
+    return ended
 
 
 def _runs(names: Names, binding: Binding, function: cst.CSTNode) -> list[cst.CSTNode] | None:
@@ -54,25 +86,26 @@ def _ends(names: Names, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
             return False
         inner = inner or isinstance(around, (cst.For, cst.While, cst.Try, cst.TryStar))
         if isinstance(around, cst.IndentedBlock):
-            for statement in around.body[_place(around, below) + 1 :]:
-                jumps = _jumps(names, statement)
-                if cst.Continue in jumps or inner:
-                    return False
-                if isinstance(statement, cst.SimpleStatementLine) and jumps & {cst.Break, cst.Return}:
-                    return True
+            ends = False if inner and below is not around.body[-1] else _what_follows(names, around, below)
+            if ends is not None:
+                return ends
         below = around
     return False
 
 
-def _place(block: cst.IndentedBlock, statement: cst.CSTNode) -> int:
-    return next(i for i, each in enumerate(block.body) if each is statement)
-
-
-def _jumps(names: Names, statement: cst.CSTNode) -> frozenset[type[cst.CSTNode]]:
-    if statement not in names.jumps:
-        kinds = {node.__class__ for node in descendants(statement)}
-        names.jumps[statement] = frozenset(kinds & {cst.Break, cst.Return, cst.Continue})
-    return names.jumps[statement]
+def _what_follows(names: Names, block: cst.IndentedBlock, statement: cst.CSTNode) -> bool | None:
+    """Whether what follows a statement in a block certainly ends the turns of the loop around it; None where nothing
+    that follows decides it. Found for all statements of a block at once, from its end."""
+    if block.body and block.body[-1] not in names.ends_after:
+        ends: bool | None = None
+        for each in reversed(block.body):
+            names.ends_after[each] = ends
+            jumps = {node.__class__ for node in descendants(each)} & _LEFT
+            if cst.Continue in jumps:
+                ends = False
+            elif jumps and isinstance(each, cst.SimpleStatementLine):
+                ends = True
+    return names.ends_after[statement]
 
 
 def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
@@ -89,33 +122,49 @@ def unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.C
 
 
 def _unshadowed(names: Names, binding: Binding, read: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    seen, order = reaching(names, binding, read), names.order
-    around = set(names.ancestors(read))
-    before = [d for d in seen if order(d) < order(read)]
-    last = max(_certain(names, before, around), default=-1)
+    here, around = names.order(read), set(names.ancestors(read))
+    own = names.scopes.get(names.function(read)) is binding.scope.function
+    ranked = _ranked(names, binding) if own else Ranked.of(_seen_from_inside(names, binding, read), names.order)
+    before = bisect_left(ranked.orders, here)
+    certain = max(_certain(names, ranked, before, around), default=-1)
+    first = bisect_left(ranked.orders, certain, hi=before)  # those before it are replaced by it
+    found = [
+        ranked.nodes[place] for place in range(first, before) if not _overwritten(names, ranked, place, before, around)
+    ]
+    if own:
+        found += _of_earlier_turns(names, ranked, before, read, certain)
+    else:
+        loops = [loop for loop in names.enclosing(read, cst.For, cst.While) if names.order(loop) < certain]
+        later = zip(ranked.nodes[before:], ranked.orders[before:], strict=True)
+        found += [d for d, at in later if not any(names.order(loop) < at <= names.end(loop) for loop in loops)]
+    return ranked.told(found)
 
-    def replaced(definition: cst.CSTNode) -> bool:
-        if order(definition) < order(read):
-            return order(definition) < last or _overwritten(names, definition, before, around)
-        loops = names.enclosing(read, cst.For, cst.While)
-        return any(order(loop) < last for loop in loops if order(loop) < order(definition) <= names.end(loop))
 
-    return tuple(d for d in seen if not replaced(d))
-
-
-def _overwritten(
-    names: Names, definition: cst.CSTNode, definitions: list[cst.CSTNode], around: set[cst.CSTNode]
-) -> bool:
-    """Whether another definition in the block of one always follows it before the block ends; what a loop sets is
-    followed by those in its body."""
-    loop, order = setter(names, definition), names.order
+def _overwritten(names: Names, ranked: Ranked, place: int, before: int, around: set[cst.CSTNode]) -> bool:
+    """Whether another definition before a read, in the block of one, always follows it before the block ends; what a
+    loop sets is followed by those in its body."""
+    definition = ranked.nodes[place]
+    loop = setter(names, definition)
     block = loop.body if isinstance(loop, cst.For) else _block(names, definition)
-    if block in around or any(names.enclosing(definition, cst.Try, cst.TryStar)):
+    if block in around:
         return False
-    later = (d for d in definitions if order(d) > order(definition) and _block(names, d) is block)
-    plain = (d for d in later if isinstance(setter(names, d), cst.AssignTarget))
-    jumps = [order(n) for n in descendants(block) if isinstance(n, _JUMPS)]
-    return any(not any(order(definition) < jump < order(d) for jump in jumps) for d in plain)
+    for later in range(bisect_right(ranked.orders, ranked.orders[place]), before):
+        other = ranked.nodes[later]
+        if _block(names, other) is block and isinstance(setter(names, other), cst.AssignTarget):
+            jumps = _jumps(names, block)
+            jump = bisect_right(jumps, ranked.orders[place])
+            follows = jump == len(jumps) or jumps[jump] >= ranked.orders[later]
+            return follows and not any(names.enclosing(definition, cst.Try, cst.TryStar))
+        if ranked.orders[later] > names.end(block):
+            return False
+    return False
+
+
+def _jumps(names: Names, block: cst.CSTNode) -> list[int]:
+    """The places of what leaves a block, or something in it, in their order."""
+    if block not in names.jumps:
+        names.jumps[block] = sorted(names.order(node) for node in descendants(block) if isinstance(node, _JUMPS))
+    return names.jumps[block]
 
 
 def setter(names: Names, definition: cst.CSTNode) -> cst.CSTNode | None:
@@ -126,19 +175,34 @@ def setter(names: Names, definition: cst.CSTNode) -> cst.CSTNode | None:
     return around
 
 
-def _certain(names: Names, definitions: list[cst.CSTNode], around: set[cst.CSTNode]) -> Iterator[int]:
+def _certain(names: Names, ranked: Ranked, before: int, around: set[cst.CSTNode]) -> Iterator[int]:
     """The places from which on a variable certainly has a new value, among the blocks around a read: an assignment, or
-    an ``if`` of which each branch has one, or leaves."""
-    plain = [d for d in definitions if not isinstance(names.parents.get(d), cst.AugAssign)]
-    pending = [(_block(names, d), names.order(d)) for d in plain]
+    an ``if`` of which each branch has one, or leaves. What comes before the last such assignment adds none after it."""
+    pending: list[tuple[cst.CSTNode, int]] = []
+    for place in range(before - 1, -1, -1):
+        definition = ranked.nodes[place]
+        if not isinstance(names.parents.get(definition), cst.AugAssign):
+            pending.append((_block(names, definition), ranked.orders[place]))
+            if pending[-1][0] in around:
+                break
     assigning = {block for block, _ in pending}
+    waiting: dict[cst.If, list[cst.CSTNode]] = {}
     while pending:
-        block, place = pending.pop()
+        block, order = pending.pop()
         if block in around:
-            yield place
+            yield order
             continue
         choice = _choice(names, block)
-        if choice is not None and choice not in around and all(b in assigning or _leaves(b) for b in _branches(choice)):
+        if choice is None or choice in around:
+            continue
+        if choice not in waiting:
+            waiting[choice] = [*_branches(choice)]
+        elif not waiting[choice]:
+            continue  # done already
+        left = waiting[choice]
+        while left and (left[-1] in assigning or _leaves(left[-1])):
+            left.pop()
+        if not left:
             above = _block(names, choice)
             assigning.add(above)
             pending.append((above, names.order(choice)))
@@ -146,14 +210,22 @@ def _certain(names: Names, definitions: list[cst.CSTNode], around: set[cst.CSTNo
 
 def _choice(names: Names, block: cst.CSTNode) -> cst.If | None:
     """The ``if`` of which a block is a branch, with all its ``elif``."""
-    found: cst.If | None = None
-    for around in names.ancestors(block):
-        if isinstance(around, cst.If):
-            if found is not None and around.orelse is not found:
-                break
-            found = around
-        elif not isinstance(around, cst.Else):
+    around = names.parents.get(block)
+    around = names.parents.get(around) if isinstance(around, cst.Else) else around
+    return first_of_chain(names, around) if isinstance(around, cst.If) else None
+
+
+def first_of_chain(names: Names, question: cst.If) -> cst.If:
+    """The ``if`` at which a chain of ``elif`` begins."""
+    passed, found = list[cst.If](), question
+    while found not in names.choices:
+        passed.append(found)
+        above = names.parents.get(found)
+        if not isinstance(above, cst.If) or above.orelse is not found:
             break
+        found = above
+    found = names.choices.get(found, found)
+    names.choices.update(dict.fromkeys(passed, found))
     return found
 
 
@@ -171,11 +243,12 @@ def in_other_branch(names: Names, node: cst.CSTNode, other: cst.CSTNode) -> bool
 
 def _branches(choice: cst.If) -> Iterator[cst.CSTNode]:
     """The blocks of an ``if``, one of which runs; without an ``else``, the ``if`` itself as well."""
-    yield choice.body
-    if isinstance(choice.orelse, cst.If):
-        yield from _branches(choice.orelse)
-    else:
-        yield choice.orelse.body if choice.orelse is not None else choice
+    last = choice
+    yield last.body
+    while isinstance(last.orelse, cst.If):
+        last = last.orelse
+        yield last.body
+    yield last.orelse.body if last.orelse is not None else last
 
 
 def _leaves(block: cst.CSTNode) -> bool:
@@ -186,9 +259,12 @@ def _leaves(block: cst.CSTNode) -> bool:
 
 def _block(names: Names, node: cst.CSTNode) -> cst.CSTNode:
     """The block whose statement a node is a part of; a ``with`` runs its own as often as itself."""
-    block = names.block(node)
-    around = names.parents.get(block)
-    return _block(names, around) if isinstance(around, cst.With) else block
+    found = names.blocks.get(node)
+    if found is None:
+        block = names.block(node)
+        around = names.parents.get(block)
+        found = names.blocks[node] = _block(names, around) if isinstance(around, cst.With) else block
+    return found
 
 
 def bindings_value(
@@ -204,12 +280,8 @@ def bindings_value(
         parent = names.parents.get(definition)
         if isinstance(parent, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr)) and parent.value is not None:
             found.append(parent.value)
-        elif isinstance(parent, cst.AssignTarget):
-            assign = names.parents.get(parent)
-            if isinstance(assign, cst.Assign):
-                found.append(assign.value)
-        elif isinstance(parent, cst.Element):
-            found.extend(_unpacked(names, parent))
+        elif (value := unpacked(names, definition)) is not None:
+            found.append(value)
     return found
 
 
@@ -315,22 +387,33 @@ def taken_out(call: cst.Call) -> cst.BaseExpression | None:
 def unpacked_value(names: Names, definition: cst.CSTNode) -> cst.BaseExpression | None:
     """What ``a, b = 1, 2`` gives to one of its names, where its value is written out."""
     element = names.parents.get(definition)
-    values = _unpacked(names, element) if isinstance(element, cst.Element) else []
-    target = names.parents.get(element) if element is not None else None
+    target = names.parents.get(element) if isinstance(element, cst.Element) else None
     above = names.parents.get(target) if target is not None else None
     assign = names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
-    whole = assign.value if isinstance(assign, cst.Assign) else None
-    return values[0] if values and values[0] is not whole else None
+    value = unpacked(names, definition) if isinstance(assign, cst.Assign) else None
+    return value if isinstance(assign, cst.Assign) and value is not assign.value else None
 
 
-def _unpacked(names: Names, element: cst.Element) -> list[cst.BaseExpression]:
-    """What ``a, b = ...`` gives to one of its names: the value at its place, or the whole that is unpacked."""
-    target = names.parents.get(element)
-    above = names.parents.get(target) if target is not None else None
+def unpacked(names: Names, part: cst.CSTNode) -> cst.BaseExpression | None:
+    """
+    What an assignment gives to a target, or to a part of one: the value at its place, or the whole that is unpacked.
+
+    ``b`` of ``(a, b), c = pair, 1`` gets what is in ``pair``. None where it is no target of a plain assignment.
+    """
+    places: list[tuple[int, int]] = []
+    above = names.parents.get(part)
+    while isinstance(above, (cst.Element, cst.StarredElement)):
+        target = names.parents.get(above)
+        if not isinstance(target, (cst.Tuple, cst.List)):
+            return None
+        places.append((list(target.elements).index(above), len(target.elements)))
+        above = names.parents.get(target)
     assign = names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
-    if not isinstance(assign, cst.Assign) or not isinstance(target, (cst.Tuple, cst.List)):
-        return []
+    if not isinstance(assign, cst.Assign):
+        return None
     value = assign.value
-    if isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements):
-        return [value.elements[list(target.elements).index(element)].value]
-    return [value]
+    for place, number in reversed(places):
+        if not isinstance(value, (cst.Tuple, cst.List)) or len(value.elements) != number:
+            break
+        value = value.elements[place].value
+    return value

@@ -6,10 +6,10 @@ LibCST's metadata providers answer the same questions ten times slower than the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import overload
+from itertools import chain, pairwise
+from typing import NamedTuple, overload
 
 import libcst as cst
 
@@ -19,6 +19,32 @@ from .walk import One, Three, Two
 
 LoopNode = cst.For | cst.While
 _BLOCKS = frozenset({cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite})
+
+
+class Ranked(NamedTuple):
+    """The definitions of a variable in the order of the source."""
+
+    nodes: list[cst.CSTNode]
+    orders: list[int]
+    """Their places."""
+    given: Sequence[cst.CSTNode] | None
+    """As they were listed, where that is another order."""
+
+    @classmethod
+    def of(cls, definitions: Sequence[cst.CSTNode], order: Callable[[cst.CSTNode], int]) -> Ranked:
+        """Some definitions, ranked."""
+        orders = [order(node) for node in definitions]
+        if all(one <= two for one, two in pairwise(orders)):
+            return cls([*definitions], orders, None)
+        nodes = sorted(definitions, key=order)
+        return cls(nodes, sorted(orders), definitions)
+
+    def told(self, found: Sequence[cst.CSTNode]) -> tuple[cst.CSTNode, ...]:
+        """Some of them, in the order in which they were listed."""
+        if self.given is None:
+            return tuple(found)
+        these = set(found)
+        return tuple(node for node in self.given if node in these)
 
 
 @dataclass(eq=False)
@@ -42,8 +68,20 @@ class Names:
     """For a function its ``return`` statements."""
     unshadowed: dict[tuple[Binding, cst.CSTNode], tuple[cst.CSTNode, ...]] = field(default_factory=dict)
     """What ``definitions.unshadowed`` has found: many ask about the same read."""
-    jumps: dict[cst.CSTNode, frozenset[type[cst.CSTNode]]] = field(default_factory=dict)
-    """The kinds of jumps in a statement, as far as ``definitions`` has been asked for them."""
+    ranked: dict[Binding, Ranked] = field(default_factory=dict)
+    """The definitions of a variable in their order, as far as ``definitions`` has asked for them; so are the next."""
+    jumps: dict[cst.CSTNode, list[int]] = field(default_factory=dict)
+    """For a block, the places of the jumps in it."""
+    ends_after: dict[cst.CSTNode, bool | None] = field(default_factory=dict)
+    """Whether what follows a statement in its block ends the loop."""
+    ended: dict[tuple[cst.CSTNode, cst.CSTNode], bool] = field(default_factory=dict)
+    """Whether a loop always ends after a node."""
+    blocks: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
+    """The block that a node runs with."""
+    texts: dict[cst.CSTNode, str] = field(default_factory=dict)
+    """The code of a condition, without parentheses around it, as far as somebody has asked for it."""
+    choices: dict[cst.If, cst.If] = field(default_factory=dict)
+    """For an ``elif`` the ``if`` that it goes on."""
     _of_kind: dict[type[cst.CSTNode], list[cst.CSTNode]] = field(default_factory=dict)
     _sorted: int = 0
     """So many nodes are among those by kind."""

@@ -69,6 +69,14 @@ def asks_whether_set(node: cst.Comparison) -> bool:
     return positive or any(is_none(side) or is_minus_one(side) for side in sides)
 
 
+_CONSTANTS = (cst.BaseNumber, cst.SimpleString, cst.ConcatenatedString, cst.FormattedString)
+
+
+def is_constant(node: cst.CSTNode) -> bool:
+    """Whether a value is written out as a text or a number, or is ``None``, ``True`` or ``False``: no tensor."""
+    return isinstance(node, _CONSTANTS) or (isinstance(node, cst.Name) and node.value in ("None", "True", "False"))
+
+
 def is_zero(node: cst.CSTNode) -> bool:
     """Whether an expression is the number 0, written out."""
     return isinstance(node, cst.Integer) and node.evaluated_value == 0

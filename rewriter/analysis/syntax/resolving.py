@@ -24,10 +24,11 @@ def resolve(module: cst.Module) -> Names:
 
 
 def _attach_reads(names: Names) -> None:
+    set_there = {d for scope in names.scopes.values() for b in scope.bindings.values() for d in b.definitions}
     for node, scope in names.within.items():
         if isinstance(node, cst.Name):
             binding = scope.lookup(node.value)
-            if binding is not None and node not in binding.definitions:
+            if binding is not None and (node not in set_there or node not in binding.definitions):
                 binding.reads.append(node)
 
 

@@ -21,7 +21,7 @@ from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, Unit, origins
-from ..syntax.definitions import bindings_value, unshadowed
+from ..syntax.definitions import bindings_value, unpacked, unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from ..syntax.walk import children
@@ -131,6 +131,8 @@ class GradientPath:
         yield from (step.to(value) for value in bindings_value(names, binding, definitions))
         for definition in definitions:
             parent = names.parents.get(definition)
+            while isinstance(parent, (cst.Element, cst.StarredElement, cst.Tuple, cst.List)):
+                parent = names.parents.get(parent)  # `for i, x in enumerate(outputs)`
             if isinstance(parent, (cst.For, cst.CompFor)):
                 yield step.to(parent.iter)
             elif step.rises and (isinstance(definition, cst.Param) or isinstance(parent, cst.Param)):
@@ -161,12 +163,14 @@ class GradientPath:
         """What attributes are given anywhere, by their names: ``self.loss = ...``."""
         found: dict[str, list[tuple[Unit, cst.CSTNode]]] = {}
         for unit in self._reach.units:
-            for node in unit.names.every(cst.Assign, cst.AugAssign):
-                assert isinstance(node, (cst.Assign, cst.AugAssign))
-                targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
-                for target in targets:
-                    if isinstance(target, cst.Attribute):
-                        found.setdefault(target.attr.value, []).append((unit, node.value))
+            for node in unit.names.every(cst.Attribute):
+                around = unit.names.parents.get(node)
+                if isinstance(around, (cst.AugAssign, cst.AnnAssign)):
+                    value = around.value if around.target is node else None
+                else:
+                    value = unpacked(unit.names, node)
+                if value is not None:
+                    found.setdefault(node.attr.value, []).append((unit, value))
         return found
 
 

@@ -12,9 +12,9 @@ from ...facts.reasons.batches import EarlyHorizon
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit, origins
-from ..syntax.definitions import bindings_value
 from ..syntax.nodes import adds_one, is_zero
-from ..syntax.walk import children, descendants, nodes_in
+from ..syntax.walk import children, descendants
+from .own_rates import OwnRate, own_rates
 from .schedules import follows_batches, lengths, sources
 from .step_counts import numbered
 from .training import Training
@@ -71,57 +71,31 @@ def _early_horizon(unit: Unit, length: cst.Call, where: Unit, counted: cst.CSTNo
     return EarlyHorizon(length, count, asked)
 
 
-def _rates(reach: Reach) -> list[tuple[Unit, cst.Assign | cst.AugAssign]]:
-    """The assignments of a program that set a learning rate: ``group["lr"] = rate``, for a group of an optimizer."""
+def _rates(reach: Reach) -> list[tuple[Unit, OwnRate]]:
+    """What sets a learning rate in a program: ``group["lr"] = rate``, for a group of an optimizer."""
     return reach.state.once(_rates, lambda: [(unit, rate) for unit in reach.units for rate in _set_rates(reach, unit)])
 
 
-def _set_rates(reach: Reach, unit: Unit) -> Iterator[cst.Assign | cst.AugAssign]:
-    for node in unit.names.every(cst.Assign, cst.AugAssign):
-        if unit.names.function(node) in reach.reachable:
-            targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
-            if any(_is_rate(reach, unit, target) for target in targets):
-                yield node
+def _set_rates(reach: Reach, unit: Unit) -> Iterator[OwnRate]:
+    every = unit.names.every(cst.Assign, cst.AugAssign, cst.Call)
+    run = [node for node in every if unit.names.function(node) in reach.reachable]
+    yield from (rate for rate in own_rates(reach, unit, run) if rate.of_group)
 
 
-def _is_rate(reach: Reach, unit: Unit, target: cst.BaseExpression) -> bool:
-    if not isinstance(target, cst.Subscript) or len(target.slice) != 1:
-        return False
-    index = target.slice[0].slice
-    return isinstance(index, cst.Index) and _is_lr(index.value) and _is_group(reach, unit, target.value)
-
-
-def _is_lr(key: cst.BaseExpression) -> bool:
-    return isinstance(key, cst.SimpleString) and key.evaluated_value == "lr"
-
-
-def _is_group(reach: Reach, unit: Unit, node: cst.BaseExpression, depth: int = 4) -> bool:
-    """Whether an expression is made from ``optimizer.param_groups``: a part of it, a turn of a loop over it, an
-    argument."""
-    if any(n.attr.value == "param_groups" for n in nodes_in(node, cst.Attribute)):
-        return True
-    binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
-    if binding is None or not depth:
-        return False
-    turns = (next(unit.names.enclosing(each, cst.For), None) for each in binding.definitions)
-    made = [(unit, lp.iter) for lp in turns if isinstance(lp, cst.For)]
-    made += [(unit, value) for value in bindings_value(unit.names, binding)]
-    return any(_is_group(reach, home, value, depth - 1) for home, value in (*made, *reach.given(binding)))
-
-
-def _counters(reach: Reach, unit: Unit, rate: cst.Assign | cst.AugAssign, shared: set[cst.CSTNode]) -> Iterator[Place]:
+def _counters(reach: Reach, unit: Unit, rate: OwnRate, shared: set[cst.CSTNode]) -> Iterator[Place]:
     """The counts of steps that decide about a rate; the rate itself where each step changes it."""
     found = [*_behind(reach, [(unit, part) for part in _decide(unit, rate)], shared)]
-    choices = unit.names.enclosing(rate, cst.If)
-    if not found and not any(True for _ in choices) and isinstance(rate, cst.AugAssign):
-        if not shared.isdisjoint(reach.batch_loops(rate, unit)):
-            yield unit, rate.target
+    node = rate.node
+    choices = unit.names.enclosing(node, cst.If)
+    if not found and not any(True for _ in choices) and isinstance(node, cst.AugAssign):
+        if not shared.isdisjoint(reach.batch_loops(node, unit)):
+            yield unit, node.target
     yield from found
 
 
-def _decide(unit: Unit, rate: cst.Assign | cst.AugAssign) -> list[cst.BaseExpression]:
+def _decide(unit: Unit, rate: OwnRate) -> list[cst.BaseExpression]:
     """What decides about a rate: its value, and the thresholds under which it is set."""
-    choices = [node.test for node in unit.names.enclosing(rate, cst.If)]
+    choices = [node.test for node in unit.names.enclosing(rate.node, cst.If)]
     return [rate.value, *filter(_is_threshold, choices)]
 
 

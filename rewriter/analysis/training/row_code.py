@@ -8,10 +8,11 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.calls import method_of
 from ..dataflow.constant_values import constants_of
 from ..dataflow.solver import Slot, Thing
-from ..dataflow.values import CallRecord, Function, Instance, Klass, Sequence, State, Unknown, origins
-from ..syntax.nodes import FunctionNode, keyword
+from ..dataflow.values import Bound, CallRecord, Function, Instance, Klass, Sequence, State, Unknown, origins
+from ..syntax.nodes import FunctionNode, dotted, keyword
 
 
 def for_rows(state: State, reach: Reach) -> set[FunctionNode]:
@@ -43,7 +44,8 @@ def run_for_rows(
     state: State, reach: Reach, asked: Callable[[CallRecord], bool]
 ) -> Iterator[tuple[list[FunctionNode], list[cst.CSTNode]]]:
     """
-    What runs for the rows of each class of data sets, and of each data set of a package: the transforms it is given.
+    What runs for the rows of each class of data sets, and of each loader: the transforms that a data set of a package
+    is given, and what makes batches of rows.
 
     Args:
         state: the program.
@@ -65,8 +67,9 @@ def run_for_rows(
         data = keyword(loader.node, "dataset", 0)
         held = state.values.get(data) if data is not None else None
         others = [thing for thing in (held.things if held is not None else ()) if isinstance(thing, Unknown)]
-        if transforms := [f for thing in others for slot in _given(state, thing.node) for f in _functions(state, slot)]:
-            yield _run(state, reach, transforms)
+        functions = [f for thing in others for slot in _given(state, thing.node) for f in _functions(state, slot)]
+        if functions := [*functions, *_collating(state, loader)]:
+            yield _run(state, reach, functions)
 
 
 def _run(
@@ -84,7 +87,17 @@ def _run(
             names = {node.attr.value for node in nodes if isinstance(node, cst.Attribute)}
             slots = _kept(state, klass, names) if klass is not None else ()
             pending += [f for slot in slots for f in _functions(state, slot)]
+            pending += _own_methods(function, nodes)
     return [function.node for function in seen], found
+
+
+def _own_methods(function: Function, nodes: list[cst.CSTNode]) -> Iterator[Function]:
+    """The methods that a method calls on its object: ``self.shade(image)``, also where nothing seen calls it."""
+    names, called = function.unit.names, {dotted(n.func) for n in nodes if isinstance(n, cst.Call)}
+    around = set(names.ancestors(function.node))
+    for klass in (each for each in function.unit.classes.values() if each.node in around):
+        found = (klass.method(name.removeprefix("self.")) for name in called if name.startswith("self."))
+        yield from (method for method in found if method is not None)
 
 
 def _is_set_of_rows(klass: Klass) -> bool:
@@ -110,6 +123,8 @@ def _functions(state: State, slot: Slot | None) -> Iterator[Function]:
             yield thing
         elif isinstance(thing, Instance) and (call := thing.klass.method("__call__")) is not None:
             yield call
+        elif isinstance(thing, Bound) and (method := method_of(state, thing)) is not None:
+            yield method
 
 
 def _composes(thing: Thing) -> bool:

@@ -74,6 +74,8 @@ class ShardedBatch(NamedTuple):
     """What hands it out, where that may be a loader."""
     bent: bool
     """A loss that may be chosen is no mean and no sum over its rows."""
+    beside: bool = False
+    """Another training of the program has its batches from a loader."""
 
 
 class ListedBatches(NamedTuple):

@@ -17,6 +17,8 @@ class Decided(Enum):
     LOOP = auto()
     RATE = auto()
     COMPUTED_RATE = auto()
+    CHANGED_RATE = auto()
+    """Whether it is set anew."""
 
 
 class Doubt(Enum):
@@ -47,6 +49,8 @@ class Agreeing(Enum):
     """On a value that is equal on all of them."""
     AS_ONE = auto()
     """By what is true on any of them."""
+    TOLD_BY_MAIN = auto()
+    """By what is true on the main process: in a file that knows no accelerator."""
     BY_MAIN = auto()
     """On the figure of the main process."""
 

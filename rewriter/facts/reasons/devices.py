@@ -14,6 +14,14 @@ class UnreadTensor(NamedTuple):
     node: cst.Call
 
 
+class RowAtRest(NamedTuple):
+    """A row of a data set, or a number of one, that is combined with what a prepared loader yields."""
+
+    node: cst.BaseExpression
+    text: str
+    batch: str
+
+
 class UnusedNumber(NamedTuple):
     """The number of a GPU that is not used any more."""
 

@@ -59,6 +59,12 @@ class SearchedName(NamedTuple):
     node: cst.Call
 
 
+class LeftFile(NamedTuple):
+    """A temporary file that each process makes, and nothing removes."""
+
+    node: cst.Call
+
+
 class TemporaryFolder(NamedTuple):
     """A temporary folder of each process's own."""
 

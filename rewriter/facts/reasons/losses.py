@@ -61,6 +61,13 @@ class OwnClosure(NamedTuple):
     node: cst.CSTNode
 
 
+class WeightedFigure(NamedTuple):
+    """A loss of an evaluation that is divided by the weights of a batch's rows."""
+
+    node: cst.Call
+    divisor: str
+
+
 class WeightedMean(NamedTuple):
     """A mean of the loss by more than the number of rows."""
 

@@ -155,6 +155,8 @@ class OverAll(Enum):
     AVERAGED = auto()
     AVERAGED_EACH = auto()
     """Each figure where it is kept."""
+    AVERAGED_ADDED = auto()
+    """Each figure where it is added to one of several totals."""
     JOINED = auto()
     """The entries of a list."""
     JOINED_EACH = auto()
@@ -222,7 +224,8 @@ class AveragesFilled(NamedTuple):
 
 
 class AveragesUneven(NamedTuple):
-    """Means of batches that are cut by hand, weighed by the number of rows."""
+    """Means of batches that are cut by hand, or of rows that are chosen by what is in them, weighed by their number."""
 
     node: cst.CSTNode
     numbers: tuple[str, ...]
+    chosen: bool = False

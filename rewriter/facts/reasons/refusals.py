@@ -59,6 +59,16 @@ class RemovedNext(NamedTuple):
 
     node: cst.CSTNode
     iterator: str
+    feeds: bool = True
+    """The training has its batches by it."""
+
+
+class NoEntries(NamedTuple):
+    """``loss.data[0]``: a loss is one number and has no entries."""
+
+    node: cst.CSTNode
+    text: str
+    loss: str
 
 
 class UndefinedFeed(NamedTuple):

@@ -53,6 +53,12 @@ def reads(name: str) -> bool:
     return isinstance(read, training.Checkpoint) or (isinstance(read, outside.Read) and read.what == "content")
 
 
+def temporary_file(name: str) -> bool:
+    """Whether a call makes a file of the process's own."""
+    found = transfer(name, outside.PerProcess)
+    return found is not None and found.file
+
+
 def opens(name: str) -> bool:
     """Whether a call opens a file; its mode says what for."""
     return transfer(name, outside.Open) is not None
@@ -247,3 +253,13 @@ def raised_alike(name: str) -> bool:
     """Whether all processes meet an exception at the same place, or none of them."""
     found = transfer(name, outside.Raised)
     return found is not None and found.alike
+
+
+_NUMBERS = frozenset(
+    {"math.inf", "math.nan", "numpy.inf", "numpy.Inf", "numpy.infty", "torch.inf", "sys.maxsize", "sys.float_info.max"}
+)
+
+
+def is_number(name: str) -> bool:
+    """Whether a module keeps a plain number under a name."""
+    return name in _NUMBERS

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..overview import FOLLOWS
 from ..verdict import Outcome, Promise
 from .devices import CPU_BATCH
-from .origins import origin_of, prepared_at, read_unwaited
+from .origins import origin_of, prepared_at, rate_set_at, read_unwaited
 from .training import BEFORE, UNLIKE
 
 _GATHER = (
@@ -38,6 +38,10 @@ _TWICE = "the loss is divided or multiplied by hand, and `accelerator.backward` 
 _RATE = (
     "`scheduler.step()` is called another number of times, or the scheduler was built with `len(loader)` after "
     "`prepare`, which is shorter there"
+)
+_SET_RATE = (
+    "the learning rate is set from a value that is not the original's: a figure of one process's own rows, or a count "
+    "of its steps"
 )
 _OWN_RATE = (
     "a process trains at a learning rate of its own: compute it from values that are equal on all processes, such as a "
@@ -107,6 +111,11 @@ def _with_origin(promise: Promise, code_of: Callable[[Promise], str], text: str,
     """A wrong figure with the line that makes it, and what is missing there."""
     if promise.origin:
         return replace(promise, origin_code=code_of(replace(promise, at=promise.origin)))
+    if promise.cause in (_RATE, _OWN_RATE):
+        set_at, scheduled = rate_set_at(text)
+        if promise.cause == _RATE and not scheduled:
+            promise = replace(promise, cause=_SET_RATE if set_at is not None else "")
+        return promise if set_at is None else _pointing(promise, text, line, set_at)
     if promise.cause == _FIRST_WEIGHTS and (number := prepared_at(text)):
         return _pointing(promise, text, line, number)
     if promise.cause != _GATHER:

@@ -54,7 +54,9 @@ def origin_of(text: str, line: int) -> FigureOrigin | None:
     scope = max((n for n in around if isinstance(n, _FUNCTION)), key=lambda n: n.lineno, default=tree)
     shown = max(around, key=lambda node: (node.lineno, node.col_offset))
     found = (_made(tree, scope, name, _DEPTH) for name in _read(shown) if name != _shows(shown))
-    return next(filter(None, found), None)
+    called = (node for node in ast.walk(shown) if isinstance(node, ast.Call))
+    given = (_returned(tree, node, None, _DEPTH) for node in called)  # `print(evaluate(model, loader))`
+    return next(filter(None, (*found, *given)), None)
 
 
 def _shows(statement: ast.stmt) -> str:
@@ -101,18 +103,31 @@ def _followed(
     tree: ast.Module, scope: _Scope, value: ast.expr, name: str, target: ast.expr, depth: int
 ) -> FigureOrigin | None:
     """Through the value that is given to a name: what a function of the file returns, or the names in it."""
-    called = value.func if isinstance(value, ast.Call) else None
-    names = {node.name: node for node in ast.walk(tree) if isinstance(node, _FUNCTION)}
-    function = names.get(getattr(called, "id", getattr(called, "attr", "")))
-    if function is None:
+    if _function(tree, value) is None:
         sources = (_made(tree, scope, read, depth - 1) for read in _read(value) if read != name)
         return next(filter(None, sources), None)
     items = target.elts if isinstance(target, ast.Tuple) else [target]
     at = next((n for n, item in enumerate(items) if name in _targets(item)), 0)
+    return _returned(tree, value, at, depth)
+
+
+def _function(tree: ast.Module, value: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function of the file that a value calls."""
+    called = value.func if isinstance(value, ast.Call) else None
+    names = {node.name: node for node in ast.walk(tree) if isinstance(node, _FUNCTION)}
+    return names.get(getattr(called, "id", getattr(called, "attr", "")))
+
+
+def _returned(tree: ast.Module, call: ast.AST, at: int | None, depth: int) -> FigureOrigin | None:
+    """Through what a called function of the file returns: the part of it at a place, or all of it."""
+    function = _function(tree, call)
+    if function is None:
+        return None
     for node in _own(function):
         if isinstance(node, ast.Return) and node.value is not None:
             whole = node.value
-            given = whole.elts[at] if isinstance(whole, ast.Tuple) and at < len(whole.elts) else whole
+            part = at is not None and isinstance(whole, ast.Tuple) and at < len(whole.elts)
+            given = whole.elts[at] if part else whole  # type: ignore[attr-defined]
             for read in _read(given):
                 if found := _made(tree, function, read, depth - 1):
                     return found
@@ -186,6 +201,29 @@ def _read(node: ast.AST) -> list[str]:
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     names.sort(key=lambda n: (n.lineno, n.col_offset))
     return list(dict.fromkeys(n.id for n in names if id(n) not in called))
+
+
+def rate_set_at(text: str) -> tuple[int | None, bool]:
+    """The last line of a file that sets a learning rate by hand (`group["lr"] = ...`, `group.update(lr=...)`), and
+    whether the file speaks of a scheduler."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None, True
+    found = [
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AugAssign) and _sets_rate(node)
+    ]
+    for call in _calls(text):
+        held = ast.unparse(call.func)
+        if held.endswith(".update") and ("param_groups" in held or "group" in held) and "lr" in ast.unparse(call):
+            found.append(call.lineno)
+    return max(found, default=None), "sched" in text.lower()
+
+
+def _sets_rate(node: ast.Assign | ast.AugAssign) -> bool:
+    targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
+    keys = (target.slice for target in targets if isinstance(target, ast.Subscript))
+    return any(isinstance(key, ast.Constant) and key.value == "lr" for key in keys)
 
 
 _CALLS = re.compile(r"(?:^|\.)(?:(save\w*)|(load|load_state|load_file|read_\w+)|(wait_for_everyone))$")

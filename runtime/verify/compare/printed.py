@@ -7,6 +7,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from ..overview import NOT_COMPARED
 from ..traces import RankTrace
 from ..verdict import Promise
 from .tolerances import About
@@ -104,6 +105,10 @@ def _both(about: About, stream: int) -> tuple[list[Line], list[Line]]:
     return wanted, [*(line for line in ordered if line is not None), *others]
 
 
+def _numbers(numbers: int) -> str:
+    return f"{numbers} number{'' if numbers == 1 else 's'}"
+
+
 def _counted(lines: int) -> str:
     return f"{lines} line{'' if lines == 1 else 's'}"
 
@@ -161,7 +166,7 @@ def numbers(about: About) -> Promise:
                 return about.broken("numbers", text, figure=a.text, at=b.at)
     notes = [_counted(count)]
     if shares:
-        notes.append(f"{shares} numbers of a training step are values of one process's shard")
+        notes.append(f"{_numbers(shares)} {NOT_COMPARED}")
     if shaky := len(about.unstable.lines) + len(about.unstable.numbers):
         notes.append(f"two runs of the original differ in {_counted(shaky)}")
     return about.held("numbers", "; ".join(notes) if count else "nothing is printed", absent=not count)

@@ -129,7 +129,7 @@ class About:
             return "the script mixes the rows of a batch (randperm)"
         if "BatchNorm without running statistics" in held:
             return "BatchNorm without running statistics normalises over the rows of one process"
-        if self._draws_by_row():
+        if self.draws_by_row():
             return "the script draws random numbers for each row, one by one: they differ between processes"
         return self.uncut() or self.said
 
@@ -141,7 +141,8 @@ class About:
             return ""
         return "batches are made by hand, not by a loader: the global batch cannot be kept"
 
-    def _draws_by_row(self) -> bool:
+    def draws_by_row(self) -> bool:
+        """Whether a process draws another number of random numbers than the original: so many for each of its rows."""
         pairs = [(self.partner(rank).end or {}, rank.end or {}) for rank in self.migrated.ranks]
         draws = [(first.get("draws", 0), second.get("draws", 0)) for first, second in pairs]
         return draws[0][0] > 0 and all(map(all, pairs)) and any(first != second for first, second in draws)

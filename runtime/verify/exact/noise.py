@@ -111,6 +111,8 @@ class Noise:
         """How many entries to draw for `length` of them, and where this process's begin."""
         hand = self._hand
         if not hand.rows or not length or length % hand.rows:
+            if Fetching.collating:
+                self._count()  # perhaps once for each row
             return length, 0
         if hand.by_hand and length != hand.rows:
             return length, 0  # the next batch is drawn while this one is in hand: as a whole, by all processes

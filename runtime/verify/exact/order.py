@@ -15,9 +15,10 @@ _STRIDE = 0x9E3779B97F4A7C15
 
 
 class Fetching:
-    """Whether a sample is being read: its randomness is seeded already."""
+    """Whether a sample is being read: its randomness is seeded already. Then a batch is made of the samples."""
 
     now = False
+    collating = False
 
 
 def install() -> None:
@@ -65,7 +66,11 @@ def _fetch(self: Any, wanted: Any) -> Any:
         torch.set_rng_state(states[1])
         if states[2] is not None:
             sys.modules["numpy"].random.set_state(states[2])
-    return self.collate_fn(data)
+    Fetching.collating = True
+    try:
+        return self.collate_fn(data)
+    finally:
+        Fetching.collating = False
 
 
 def _numpy_state() -> Any:

@@ -35,9 +35,9 @@ def run(*argv: str) -> int:
 @pytest.mark.parametrize(
     ("name", "status", "first"),
     [
-        ("right.py", 0, "nothing wrong was found; 1 distributed program audited, 1 file checked."),
+        ("right.py", 0, "Nothing wrong was found; 1 distributed program audited, 1 file checked."),
         ("wrong.py", 1, "1 error; 1 distributed program audited, 1 file checked."),
-        ("plain.py", 0, "no distributed training found; 1 file checked."),
+        ("plain.py", 0, "No distributed training found; 1 file checked."),
         (".", 1, "1 error; 2 distributed programs audited, 3 files checked."),
     ],
 )
@@ -82,8 +82,8 @@ def test_a_hook_audits_in_short(folder: Path, capsys: pytest.CaptureFixture[str]
     assert run("--audit", "--hook", "wrong.py", "right.py") == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("wrong.py:25: error [unguarded-write] ")
-    assert lines[2].startswith("  25 | ") and lines[4].startswith("  help: ")
-    assert lines[6:] == [
+    assert not any(line.startswith(("  25 | ", "  help: ")) for line in lines)
+    assert lines[3:] == [
         "1 error; 2 distributed programs audited, 2 files checked.",
         "To learn more: migrate --explain unguarded-write",
     ]
@@ -203,7 +203,7 @@ def test_a_notebook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_notebook_that_starts_no_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "n.ipynb").write_text(notebook(HEAD, MAIN, "main()"))
     assert run("--audit", "n.ipynb") == 0
-    assert "no distributed training found" in capsys.readouterr().err
+    assert "No distributed training found" in capsys.readouterr().err
 
 
 def test_a_module_of_a_notebook_that_starts_no_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,7 +227,7 @@ def test_a_module_that_could_start_processes_for_others(folder: Path, capsys: py
     (folder / "one.py").write_text("from helper import seed\nseed()\n" + trains)
     (folder / "many.py").write_text("from helper import start\nstart()\n" + trains)
     assert run("--audit", "one.py") == 0
-    assert "no distributed training found" in capsys.readouterr().err
+    assert "No distributed training found" in capsys.readouterr().err
     run("--audit", "many.py")
     assert "1 distributed program audited" in capsys.readouterr().err
 

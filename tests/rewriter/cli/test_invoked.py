@@ -49,6 +49,27 @@ def test_a_module_is_called_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoked() == f"{sys.executable} -m torchlift.codemods"
 
 
+def test_the_python_that_an_environment_was_made_of_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment's own is a link to it, and has packages that it has not."""
+    from importlib.machinery import ModuleSpec
+
+    base, own = tmp_path / "base" / "python", tmp_path / "env" / "python"
+    for path in (base, own):
+        path.parent.mkdir()
+    base.write_text("#!/bin/sh\n")
+    base.chmod(0o755)
+    own.symlink_to(base)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("torchlift.codemods.__main__", None))
+    monkeypatch.setattr(sys, "executable", str(own))
+    monkeypatch.delenv("PRE_COMMIT", raising=False)
+    monkeypatch.setenv("PATH", str(base.parent))
+    assert invoked() == f"{own} -m torchlift.codemods"
+    monkeypatch.setenv("PATH", str(own.parent))
+    assert invoked() == "python -m torchlift.codemods"
+
+
 @pytest.mark.parametrize(
     "options",
     [

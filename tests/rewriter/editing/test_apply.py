@@ -166,6 +166,27 @@ class TestInsertion:
             "def f():\n\ta = 1\n\tx = g(\n\t\tx\n\t)\n\n\tb = 2\n"
         )
 
+    @pytest.mark.parametrize(
+        ("lines", "rest"),
+        [
+            ("# a = 2\n", "b = 2\n"),
+            ("# a = f(\n#     2,\n# )\n", "# the rest\nb = 2\n"),
+            ("#a = 2\n# a=3\n", "\n# a = 4\nb = 2\n"),
+            ("", "# b = 3\nb = 2\n"),
+            ("", "# a is one\nb = 2\n"),
+            ("", "\n# a = 2\nb = 2\n"),
+        ],
+        ids=["one", "of several lines", "two", "of another", "said of it", "below a blank line"],
+    )
+    def test_below_what_gives_the_same_name_another_value(self, lines: str, rest: str) -> None:
+        text = Text(f"a = 1\n{lines}{rest}")
+        new = InsertAfter("r", text.statement("a"), "c = g(a)", reason="")
+        assert text.apply(new) == f"a = 1\n{lines}c = g(a)\n{rest}"
+        text = Text(f"a = 1\n{lines}{rest}")
+        new = InsertAfter("r", text.statement("a"), "c = g(a)", reason="")
+        before = InsertBefore("r", text.statement("b"), "d = 4", reason="")
+        assert text.apply(new, before).replace("d = 4\n", "") == f"a = 1\n{lines}c = g(a)\n{rest}"
+
     def test_beside_a_removed_statement(self) -> None:
         text = Text("a = 1\nb = 2\nc = 3\n")
         line = text.statement("b")
@@ -276,6 +297,9 @@ class TestConflicts:
         ("#", False),
         ("# device", True),
         ("# normalise on the GPU", False),
+        ("# Send the network to the GPU to speed up calculations", True),
+        ("# Check if CUDA is available", True),
+        ("# check the loss on the GPU", False),
     ],
 )
 def test_which_comments_speak_of_the_move_only(comment: str, moving: bool) -> None:

@@ -19,11 +19,24 @@ KEPT = {
     "handed out by __all__": ("__all__ = ['flag']\nflag = 1\nif flag:\n    f()\n", "__all__ = ['flag']\nflag = 1\n"),
     "the script looks at its names": ("flag = 1\nif flag:\n    f()\ng(globals())\n", "flag = 1\ng(globals())\n"),
     "it looks at them by vars": ("a = 1\nf(a)\ng(vars(), vars(b))\n", "a = 1\ng(vars(), vars(b))\n"),
+    "the next of what others read, too": ("one = next(rows)\nif one:\n    f()\n", "one = next(rows)\n"),
     "one of two definitions has an effect": (
         "flag = 1\nflag = ask()\nif flag:\n    f()\n",
         "flag = 1\nflag = ask()\n",
     ),
     "an attribute of a class": ("class C:\n    flag = 1\n    if flag:\n        f()\n", "class C:\n    flag = 1\n"),
+    "the value of a parameter, which has an effect": (
+        "def g(d=None):\n    if d is None:\n        d = ask()\n    f(d)\n    h()\n",
+        "def g(d=None):\n    if d is None:\n        d = ask()\n    h()\n",
+    ),
+    "the value of a parameter, beside something else": (
+        "def g(d=None):\n    if d is None:\n        d = 1\n        h()\n    f(d)\n",
+        "def g(d=None):\n    if d is None:\n        d = 1\n        h()\n",
+    ),
+    "the value of a parameter that is still read": (
+        "def g(d=None):\n    if d is None:\n        d = 1\n    f(d)\n    h(d)\n",
+        "def g(d=None):\n    if d is None:\n        d = 1\n    h(d)\n",
+    ),
     "several targets": ("a = b = 1\nif a and b:\n    f()\n", "a = b = 1\n"),
 }
 
@@ -39,7 +52,15 @@ GONE = {
     "one after the other": ("a = args.gpu\nb = 1 if a else 2\nf(b)\nh()\n", "h()\n"),
     "in a function": ("def g():\n    n = torch.cuda.device_count()\n    f(n)\n    h()\n", "def g():\n    h()\n"),
     "beside the fields of an object": ("a = args.gpu\nf(a)\nsave(vars(args))\n", "save(vars(args))\n"),
+    "the first part of a model": (
+        "def g():\n    d = next(net.parameters()).device.index\n    f(d)\n    h()\n",
+        "def g():\n    h()\n",
+    ),
     "on a line with another": ("a = 1; h()\nf(a)\n", "h()\n"),
+    "the value of a parameter that is not given": (
+        "def g(d=None):\n    if d is None:\n        d = torch.device('cpu')\n    f(d)\n    h()\n",
+        "def g(d=None):\n    h()\n",
+    ),
 }
 
 

@@ -69,3 +69,11 @@ def test_said_nothing(option: str, device: str, end: str) -> None:
 
 def test_a_file_that_is_not_changed_keeps_its_options() -> None:
     assert told("'--gpu'", "torch.device('cuda', args.gpu)", "torch.multiprocessing.spawn(work)") == []
+
+
+def test_an_option_for_gpus_is_one_of_the_launcher() -> None:
+    """Neither a condition for the CPU nor a precision says how many processes there are."""
+    text = SCRIPT.format(option="'--gpu', type=int", device="torch.device(f'cuda:{args.gpu}')", end="")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (remedy,) = [d.remedy for d in file.diagnoses if d.id == "unread-option"]
+    assert "torchlift launch --num-processes" in remedy and "cpu=" not in remedy

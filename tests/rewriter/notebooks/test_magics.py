@@ -96,3 +96,22 @@ def test_names(line: str, reads: set[str], binds: set[str]) -> None:
 def test_the_code_that_a_magic_runs() -> None:
     assert run_by("%timeit -n 10 -r 3 fit(model)") == "fit(model)"
     assert run_by("%time fit(") == "" and run_by("!ls") == ""
+
+
+@pytest.mark.parametrize("magic", ["%%time", "%%capture", "%%capture --no-stderr out"])
+def test_the_magic_of_a_whole_cell_stays_on_its_first_line(magic: str) -> None:
+    """Below the imports that stay in the cell it is no magic of the cell, and the notebook says UsageError."""
+    file = migrated(IMPORTS, BUILD, f"{magic}\nimport math\n{LOOP}\n    math.sqrt(2)", "print(losses)")
+    assert not [found for found in file.diagnoses if found.severity.value == "blocked"]
+    assert texts(file)[2].startswith(f"{magic}\nimport math\n")
+
+
+def test_what_a_magic_keeps_of_a_training_cell_is_not_read_later() -> None:
+    file = migrated(IMPORTS, BUILD, f"%%capture --no-stderr out\n{LOOP}", "print(out.stdout)")
+    (found,) = [found for found in file.diagnoses if found.severity.value == "blocked"]
+    assert found.message.startswith("`out` is what a magic keeps of this cell")
+
+
+def test_a_magic_that_runs_the_training_several_times_is_named() -> None:
+    (found,) = migrated(IMPORTS, BUILD, f"%%timeit\n{LOOP}").diagnoses
+    assert found.message == "`%%timeit` is in a cell of the training, and a function cannot have a magic"

@@ -325,6 +325,14 @@ def test_what_changes_is_named_by_cell_and_line() -> None:
     assert len(told) == 1 and told[0].startswith("Dropout (cell 2, line 3): each process draws its own noise")
 
 
+def test_a_plot_that_asks_for_the_library_shows_in_the_same_condition() -> None:
+    """Without the library the notebook ended in an AttributeError of None."""
+    show = "if plt is not None:\n    plt.plot(history)\n    plt.title('loss')"
+    there = "try:\n    import matplotlib.pyplot as plt\nexcept ImportError:\n    plt = None\n"
+    file = _migrated(there + IMPORTS, BUILD, HISTORY, show, EVALUATION)
+    assert _cells(file.after)[-1].endswith(f"\n\n{show}\n    plt.show()")
+
+
 def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     show = "plt.plot(history)"
     file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, show, EVALUATION)
@@ -332,8 +340,15 @@ def test_a_plot_before_the_last_cell_of_the_training_comes_behind_it() -> None:
     assert plot == "# Moved below the training, in cell 5."
     assert training.endswith(" or 1)\n\nplt.plot(history)\nplt.show()")
     assert training.count("plt") == 2 and "accelerator.is_main_process" not in file.after.decode()
-    told = [text for text in expectations(Result((file,), 1)) if "comes after the training" in text]
-    assert len(told) == 1 and told[0].startswith("What cell 4, line 1 shows comes after the training")
+    told = [text for text in expectations(Result((file,), 1)) if "comes after the whole training" in text]
+    assert len(told) == 1 and told[0].startswith("What cell 4, line 1 shows comes after the whole training")
+
+
+def test_a_cell_that_reads_a_number_off_a_list_changes_nothing_of_it() -> None:
+    """``history[-1].item()`` was taken for a change of what the plot above it shows, and the notebook was refused."""
+    last = "print(history[-1].item())\nmodel = model.cuda()"
+    file = _migrated("import matplotlib.pyplot as plt\n" + IMPORTS, BUILD, HISTORY, "plt.plot(history)", last)
+    assert file.changed and not file.blocked
 
 
 def test_a_list_of_an_earlier_cell_that_the_training_fills_comes_back() -> None:
@@ -805,7 +820,7 @@ def test_a_function_that_only_later_cells_use_stays_in_the_notebook_with_what_it
 def test_a_function_that_the_training_uses_too_is_part_of_it() -> None:
     loop = f"{LOOP}\n    guess(model)"
     file = _migrated(IMPORTS, f"{DEVICE}\n{DATA}\n{MODEL}", GUESS, loop, "plt.plot(guess(model))")
-    assert "(`plt`), but what it reads (`guess`) stays in the training processes" in file.diagnoses[0].message
+    assert "(by `plt`), but what it reads (`guess`) stays in the training processes" in file.diagnoses[0].message
 
 
 def test_a_figure_that_the_training_draws_in_is_shown_by_the_main_process() -> None:
@@ -919,7 +934,7 @@ def test_a_function_that_leaves_its_figure_to_the_end_of_the_cell_is_refused_in_
     """The end of the cell shows the figures of the notebook's own process."""
     file = _migrated(PLT, SHOW.replace("\n    plt.show()", ""), BUILD, f"{LOOP}\n    show(x)")
     (found,) = [found for found in file.diagnoses if found.severity == "blocked"]
-    assert found.message.startswith("this cell displays something of the training (`show`), but a process of the")
+    assert found.message.startswith("this cell shows something of the training (by `show`), but a process of the")
     assert found.case == "figure" and "Call plt.show()" in found.remedy and file.at(found.line) == ":cell 4, line 6"
 
 
@@ -986,7 +1001,7 @@ CHANGED = {
 def test_a_picture_of_what_cannot_be_kept_is_refused(later: str, shown: str) -> None:
     file = _migrated(PLT, BUILD, HISTORY, shown, BUILD, later)
     assert not file.changed
-    assert any("displays something of the training" in found.message for found in file.diagnoses)
+    assert any("shows something of the training" in found.message for found in file.diagnoses)
 
 
 def test_a_drawing_of_what_a_later_cell_trains_on_shows_what_was_then() -> None:
@@ -1041,24 +1056,24 @@ def test_what_a_function_that_trains_returns_comes_back() -> None:
     [
         (
             (IMPORTS, BUILD, LOOP, "plt.plot(optimizer.state)"),
-            ":cell 4, line 1: this cell displays something of the training (`plt`), but what",
+            ":cell 4, line 1: this cell shows something of the training (by `plt`), but what",
         ),
         (
             (IMPORTS, BUILD, LOOP, "optimizer.state.plot()"),
-            "(`plot`), but what it reads (`optimizer`) stays in the training processes",
+            "(by `plot`), but what it reads (`optimizer`) stays in the training processes",
         ),
-        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(`plt`), but a process of the training shows a figure only"),
+        ((IMPORTS, BUILD, LOOP + "\n    plt.plot(1)"), "(by `plt`), but a process of the training shows a figure only"),
         (
             (IMPORTS, BUILD, "h = [1]", "plt.plot(h)", "h.append(2)\n" + LOOP),
-            "(`plt`), but the training changes `h` afterwards",
+            "(by `plt`), but the training changes `h` afterwards",
         ),
         (
             (f"{IMPORTS}\ntorch.manual_seed(0)", BUILD, "plt.plot(torch.rand(2))", LOOP),
-            "(`plt`), but it may draw random numbers between those of",
+            "(by `plt`), but it may draw random numbers between those of",
         ),
         (
             (IMPORTS, BUILD, "%time x = 1\n" + LOOP),
-            ":cell 3, line 1: there is a magic between the cells of the training",
+            ":cell 3, line 1: `%time` is in a cell of the training",
         ),
         ((PLT, BUILD, "steps = 0\nplt.plot(1)", LOOP + "\n    steps += 1"), "it uses steps, which cell 3 created"),
         ((IMPORTS, BUILD, "from math import *", "print(model)\nfrom math import *", LOOP), "a star import"),
@@ -1107,7 +1122,7 @@ def test_a_refused_notebook_is_not_planned_again_in_the_same_way(monkeypatch: py
     monkeypatch.setattr(migrating, "plan", counted)
     shows = "plt.plot(model.weight.detach().flatten())"
     file = _migrated(f"{PLT}\n{IMPORTS}", BUILD, f"!python other.py\n{LOOP}", shows)
-    assert "there is a magic between the cells of the training" in file.diagnoses[-1].message
+    assert "`!python` is in a cell of the training" in file.diagnoses[-1].message
     assert len(planned) == 2
 
 
@@ -1118,6 +1133,21 @@ def test_an_import_that_the_training_repeats_stays_in_its_cell(again: str) -> No
     assert [d.id for d in file.diagnoses] == []
     last = _cells(file.after)[2]
     assert last.startswith(f"{again}\n") and "import" not in last.partition("def training_function")[2]
+
+
+@pytest.mark.parametrize("named", ["", "import json\n"], ids=["here alone", "repeated"])
+def test_a_comment_above_imports_alone_stays_with_them(named: str) -> None:
+    head = "# what is read\nimport json"
+    file = _migrated(f"{IMPORTS}\n{named}", BUILD, f"{head}\n\n# the training\n{LOOP}\njson.dumps(1)")
+    assert [d.id for d in file.diagnoses] == []
+    last = _cells(file.after)[2]
+    assert last.startswith(f"{head}\n") and "# what" not in last.partition("def training_function")[2]
+    assert "# the training\n" in last.partition("def training_function")[2]
+
+
+def test_a_comment_above_an_import_and_what_follows_goes_with_that() -> None:
+    file = _migrated(IMPORTS, BUILD, f"# train\nimport json\n{LOOP}\njson.dumps(1)")
+    assert "# train\n" in _cells(file.after)[2].partition("def training_function")[2]
 
 
 OTHER_IMPORTS = {

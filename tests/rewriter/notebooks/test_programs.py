@@ -197,8 +197,8 @@ def test_an_accelerator_that_is_made_at_an_import_is_too_early() -> None:
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ((*CELLS[:3], "%time x = 1\n" + LOOP), "there is a magic between the cells of the training"),
-        ((*CELLS, "plt.plot(optimizer.state)"), "this cell displays something of the training (`plt`)"),
+        ((*CELLS[:3], "%time x = 1\n" + LOOP), "`%time` is in a cell of the training"),
+        ((*CELLS, "plt.plot(optimizer.state)"), "this cell shows something of the training (by `plt`)"),
         (
             (*CELLS[:3], "count = 0\nfrom math import *\n" + LOOP),
             "there is a star import between the lines of the training",

@@ -323,6 +323,52 @@ def test_a_new_layer_that_keeps_what_each_process_draws(kept: str, named: list[s
     assert grown(trained_project, kept=kept)[1] == named
 
 
+NEXT = "net = Net(base)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)"
+TWICE = """\
+import torch
+from data import data
+from transformers import AutoModel
+
+class Net(torch.nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.head = base, torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.base(x))
+
+def fit(net, optimizer):
+    for x, y in torch.utils.data.DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(x), y).backward()
+        optimizer.step()
+
+base = AutoModel.from_pretrained("one")
+{next}
+fit(net, optimizer)
+base = AutoModel.from_pretrained("two")
+base.resize(8)
+{then}
+fit(net, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "named"),
+    [
+        (NEXT, []),
+        ("net.base = base", ["device_placement"]),
+        (f"net.base = base\n{NEXT}", ["device_placement"]),
+    ],
+    ids=["of the next model", "of the model itself", "of both"],
+)
+def test_a_part_of_the_next_model_is_none_of_the_one_before(
+    then: str, named: list[str], trained_project: Project
+) -> None:
+    """A variable of the script's top level has the parts of all its trainings: a review was untrue."""
+    assert trained_project(train=TWICE.format(next=NEXT, then=then))[1] == named
+
+
 def test_before_prepare_all_draw_the_same(trained_project: Project) -> None:
     first = "self.stack = Stack().to(device)\n        self.stack.deepen()"
     source = GROWING.replace("self.stack = Stack().to(device)", first)

@@ -237,3 +237,55 @@ def test_a_function_that_trains_by_itself_keeps_its_parameters(trained_project: 
     assert "rows, 2, device=device, accelerator=accelerator)" in after["train"] and findings == []
     after, _ = trained_project(train=TRAINS, other="print()\n")
     assert "def train(net, rows, epochs, accelerator, log=None):\n" in after["train"]
+
+
+WHOLE = """\
+import torch
+from torch.utils.data import DataLoader
+from data import rows
+
+def one_epoch(net, loader, optimizer):
+    for x in loader:
+        optimizer.zero_grad()
+        net(x{move}).mean().backward()
+        optimizer.step()
+
+def fit({device}epochs=2):
+    net = torch.nn.Linear(4, 1){move}
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loader = DataLoader(rows, batch_size=8)
+    for _ in range(epochs):
+        one_epoch(net, loader, optimizer)
+    return net
+
+def main():
+{chosen}    net = fit({given})
+    print(net.weight.sum())
+
+if __name__ == "__main__":
+    main()
+"""
+ASKS = "from train import fit\n\ndef answer():\n    return fit({given}1)\n"
+
+
+def test_a_function_that_makes_all_that_trains_creates_the_accelerator_for_whoever_calls_it(
+    trained_project: Project,
+) -> None:
+    """Its signature stays, and what it calls is called by nobody else: it was refused."""
+    train = WHOLE.format(move="", device="", chosen="", given="")
+    after, findings = trained_project(train=train, service=ASKS.format(given=""))
+    assert "def fit(epochs=2):" in after["train"] and "    accelerator = Accelerator()\n" in after["train"]
+    assert "def one_epoch(net, loader, optimizer, accelerator):" in after["train"]
+    assert "one_epoch(net, loader, optimizer, accelerator)\n" in after["train"]
+    assert "    PartialState().print(net.weight.sum())\n" in after["train"]
+    assert findings == []
+
+
+def test_it_is_refused_where_the_accelerator_comes_to_it_from_above(trained_project: Project) -> None:
+    """The device is chosen by its callers, so that the other one would have to create an accelerator, too."""
+    chosen = '    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    train = WHOLE.format(move=".to(device)", device="device, ", chosen=chosen, given="device")
+    train = train.replace("(net, loader, optimizer)", "(net, loader, optimizer, device)")
+    after, findings = trained_project(train=train, service=ASKS.format(given='"cpu", '))
+    assert after["train"] == train
+    assert set(findings) == {"shared-module"}

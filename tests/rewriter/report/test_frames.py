@@ -19,6 +19,7 @@ from torchlift.rewriter.notebooks.document import masked
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.report.frames import cells, frame, views
+from torchlift.rewriter.report.groups import groups
 from torchlift.rewriter.report.summary import summary
 from torchlift.rewriter.result import CausePlace, Diagnosis, FileResult, Result
 from torchlift.rewriter.source import decode
@@ -257,3 +258,28 @@ def test_what_is_shown_is_what_was_read(tmp_path: Path) -> None:
     path.write_text("# gone\n")
     said = summary(Result(tuple(survey.files), survey.checked), [])
     assert "if (x > 3).max() > 2:\n" in said and "for x, y in loader:  # every batch\n" in said
+
+
+def test_findings_with_one_remedy_are_one_and_each_says_its_own() -> None:
+    """Six draws of a data set had six findings with the same help."""
+    text = "a = draw(1)\nb = draw(2)\n"
+    told = [
+        Diagnosis("unseeded", Severity.REVIEW, f"`draw({n})` differs", "seed it", n, 5, 12, case="draw") for n in (1, 2)
+    ]
+    file = FileResult(decode(text.encode(), Path("x.py")), text.encode(), diagnoses=tuple(told))
+    (group,) = groups(Result((file,), 1))
+    assert group.places() == ["x.py:1", "x.py:2"]
+    assert [view.label for view in group.shown()] == ["", "`draw(2)` differs"]
+    others = groups(Result((file._replace(diagnoses=(told[0], told[1]._replace(remedy="seed that"))),), 1))
+    assert len(others) == 2
+
+
+def test_a_line_that_is_cut_keeps_its_beginning() -> None:
+    """What is assigned there is the name that the reader looks for."""
+    text = "    optimizer = AdamW(net.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)\n"
+    start = text.index("options.weight_decay") + 1
+    told = Diagnosis("once", Severity.REVIEW, "look", "do it", 1, start, start + 20)
+    file = FileResult(decode(text.encode(), Path("x.py")), text.encode())
+    lines = list(frame(list(views(file, told)), width=76, paint=lambda text, _: text))
+    assert lines[0].startswith("1 | optimizer = Adam...") and lines[0].endswith("options.weight_decay)")
+    assert lines[1].index("^") == lines[0].index("options.weight") and max(map(len, lines)) <= 76

@@ -23,9 +23,7 @@ def file(name: str, *found: Diagnosis, edits: int = 0) -> FileResult:
     return FileResult(source, b"a = 2\n" if edits else b"a = 1\n", changes, found)
 
 
-def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_line_a_file_and_what_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     note = Diagnosis("scheduler", Severity.NOTE, "good to know", "", 1)
     review = Diagnosis("same-noise", Severity.REVIEW, "look", "do it", 1)
@@ -40,12 +38,7 @@ def test_one_line_a_file_and_the_code_of_those_that_need_somebody(
     text = hook_lines(Result(files, 9), [SourceError("bad.py", 1, "broken", "Mend it")], hints=["To apply:  migrate"])
     assert text.splitlines() == [
         "error: bad.py:1: broken. Mend it.",
-        "",
         "stop.py:1: blocked [no-entry-point] stop",
-        "  1 | a = 1",
-        "    | ^",
-        "  help: start it",
-        "",
         "change.py: would change (1 edit)",
         "look.py: would change (2 edits), 1 to review [same-noise]",
         "  look.py:1: review [same-noise] look",
@@ -67,7 +60,7 @@ def test_what_was_written_is_not_found_again(tmp_path: Path, monkeypatch: pytest
     ]
 
 
-def test_of_many_the_code_is_shown_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_else_stops_a_file_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def many(name: str) -> list[Diagnosis]:
@@ -75,9 +68,8 @@ def test_of_many_the_code_is_shown_for_some(tmp_path: Path, monkeypatch: pytest.
 
     names = [f"f{n:02}.py" for n in range(30)]
     lines = hook_lines(Result(tuple(file(name, *many(name)) for name in names), 30), []).splitlines()
-    assert lines.count("and 2 other findings in this file") == 10
-    assert lines[-23:-21] == ["", "f10.py:1: blocked [id-0] f10.py stops"]
-    assert lines[-2:] == ["", "30 files blocked; 30 files checked."]
+    assert lines[0] == "f00.py:1: blocked [id-0] f00.py stops (and 5 other findings in this file)"
+    assert len(lines) == 32 and lines[-2:] == ["", "30 files blocked; 30 files checked."]
 
 
 def test_lines_are_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +77,7 @@ def test_lines_are_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     long = Diagnosis("unknown-loader", Severity.BLOCKED, "a word " * 40, "do this " * 40, 1)
     lines = hook_lines(Result((file("stop.py", long),), 1), []).splitlines()
     assert max(map(len, lines)) <= 100
-    assert [line[:6] for line in lines if line.startswith(("stop", "  help"))] == ["stop.p", "  help"]
+    assert [line[:6] for line in lines if line.startswith(("stop", "  help"))] == ["stop.p"]
 
 
 def test_findings_of_one_cause_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +89,7 @@ def test_findings_of_one_cause_are_one(tmp_path: Path, monkeypatch: pytest.Monke
         f"f0.py:1: blocked [shared-module] both use this (also {also.partition(', f6')[0]},",
         "    f6.py:1 and 2 other places)",
     ]
-    assert lines[4:] == ["  help: give each its own", "", "9 files blocked; 9 files checked."]
+    assert lines[2:] == ["", "9 files blocked; 9 files checked."]
 
 
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -133,7 +125,7 @@ def test_what_is_not_blocked_can_be_written_by_the_command_that_is_shown(program
     assert done.returncode == 2
     said = done.stderr.splitlines()
     assert said[0].startswith("other/stopped.py:34: blocked [already-distributed] ")
-    assert said[2:4] == ["  34 |     dist.all_reduce(counts, group=group)", f"     |     {'^' * 36}"]
+    assert any(line.startswith("To learn more: ") and "stopped.py:34" in line for line in said)
     assert "Nothing was written: a file is blocked." in said
     shown = next(line for line in said if line.startswith("To apply what is not blocked: "))
     _, _, arguments = shown.partition(" --hook ")

@@ -163,8 +163,9 @@ def test_counts_are_those_of_the_first_line() -> None:
     text = page(Result((file._replace(diagnoses=(note, note)), stopped), 2), ())
     assert "1 edit, 2 findings (1 blocked, 1 note)." in text
     assert "<p class='dim'>1 edit, 2 files checked</p>" in text and "<span>Findings</span><span>2</span>" in text
-    counts = re.findall(r"data-filter='severity' data-value='(\w+)' aria-pressed='false'>\w+ <b>(\d+)</b>", text)
+    counts = re.findall(r"data-filter='severity' data-value='(\w+)' aria-pressed='false'>[\w ]+ <b>(\d+)</b>", text)
     assert counts == [("blocked", "1"), ("note", "1"), ("safe", "1")]
+    assert ">safe edits <b>1</b>" in text, "what it counts is said, beside the severities of findings"
 
 
 def test_a_finding_is_also_in_the_diff_below_its_line() -> None:
@@ -337,3 +338,23 @@ def test_the_code_of_a_remedy_is_one_block() -> None:
     found = Diagnosis("once", Severity.REVIEW, "m", "write it first:\n    import x\n    x.make()\nthen go on", 1)
     text = page(Result((file._replace(diagnoses=(found,)),), 1), ())
     assert "write it first: <pre>import x\nx.make()</pre> then go on" in text
+
+
+def test_keys_are_named_where_there_are_changes_and_commands_can_be_copied() -> None:
+    (file,) = result().files
+    idle = Result((file._replace(after=file.source.data, changes=()),), 1)
+    assert "<h2>Keys</h2>" in page(result(), ()) and "<h2>Keys</h2>" not in page(idle, ())
+    text = page(result(), (), hints=["To apply:  migrate --write a.py"])
+    assert "<dd>migrate <span class='o'>--write</span> a.py</dd>" in text and "navigator.clipboard" in text
+
+
+def test_what_is_wrapped_of_a_line_is_indented() -> None:
+    long = f"    total = {' + '.join(['value'] * 12)}\n"
+    text = page(result(long, f"{long}    c\n"), ())
+    assert "<td class='old long' style='--i:4'>" in text
+    assert "class='new full'>" in text and "<td class='new full long'" not in text
+
+
+def test_code_with_a_call_in_a_call_is_one_piece() -> None:
+    said = code_words("move it to next(self.net.parameters()).device now")
+    assert "<code>next(self.net.parameters()).device</code>" in said

@@ -18,6 +18,7 @@ from torchlift.rewriter.config import Config
 from torchlift.rewriter.findings import Severity
 from torchlift.rewriter.pipeline import migrate
 from torchlift.rewriter.report.diff import base_of, patch, shown
+from torchlift.rewriter.report.explaining import address
 from torchlift.rewriter.report.github import workflow_commands
 from torchlift.rewriter.report.hook import hook_lines
 from torchlift.rewriter.report.json_report import json_report
@@ -123,7 +124,7 @@ def test_an_absolute_path_is_shown_relative(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_summary_of_nothing() -> None:
-    assert summary(Result(checked=3), []) == "nothing to change; 3 files checked.\n"
+    assert summary(Result(checked=3), []) == "Nothing to change; 3 files checked.\n"
 
 
 def test_errors_alone_are_one_line_each() -> None:
@@ -529,6 +530,11 @@ def test_sarif_has_findings_errors_and_their_rules(tmp_path: Path, monkeypatch: 
     (run,) = log["runs"]
     own, unreadable = run["tool"]["driver"]["rules"]
     assert (own, unreadable["id"]) == ({"id": "clip"}, "unreadable")
+    marks = [entry.pop("partialFingerprints")["torchlift/v1"] for entry in run["results"]]
+    assert len(set(marks)) == 2 and all(mark.endswith(":1") for mark in marks)
+    moved = sarif(Result((_file("t.py", BEFORE, BEFORE, stop._replace(line=5)),), 2), [error])
+    again = json.loads(moved)["runs"][0]["results"]
+    assert [entry["partialFingerprints"]["torchlift/v1"] for entry in again] == marks, "known on another line"
     assert run["results"] == [
         {
             "ruleId": "clip",
@@ -595,9 +601,18 @@ _RESULT = _object(
     locations=_array(_LOCATION, 1),
     relatedLocations=_array(_LOCATION, 1),
     fixes=_array(_FIX),
+    partialFingerprints={"type": "object", "additionalProperties": _TEXT},
 )
 _URI = {"type": "string", "format": "uri"}
-_RULE = _object("id shortDescription help", id=_TEXT, shortDescription=_MESSAGE, help=_MESSAGE, helpUri=_URI)
+_RULE = _object(
+    "id shortDescription fullDescription defaultConfiguration help",
+    id=_TEXT,
+    shortDescription=_MESSAGE,
+    fullDescription=_MESSAGE,
+    defaultConfiguration=_object("level", level={"enum": ["note", "warning", "error"]}),
+    help=_MESSAGE,
+    helpUri=_URI,
+)
 _DRIVER = _object("name", name=_TEXT, version=_TEXT, informationUri=_URI, rules={**_array(_RULE), "uniqueItems": True})
 SARIF = _object(
     "version runs",
@@ -636,12 +651,14 @@ def test_sarif_keeps_to_the_standard_and_describes_every_rule(tmp_path: Path, mo
     assert [rules[entry["ruleIndex"]]["id"] for entry in run["results"]] == [e["ruleId"] for e in run["results"]]
     assert rules[0]["shortDescription"] == {"text": "Clip what is long."}
     assert "`migrate --write PATH` makes them" in rules[3]["help"]["markdown"]
-    assert ["fixes" in entry for entry in run["results"]] == [True, False, False, False]
+    assert ["fixes" in entry for entry in run["results"]] == [False, True, False, False], "the most serious ones first"
+    assert [entry["level"] for entry in run["results"]] == ["error", "warning", "warning", "note"]
+    assert [rule["defaultConfiguration"]["level"] for rule in rules] == ["note", "warning", "error", "warning"]
     pages = [rule.get("helpUri", "").rpartition("/")[2] for rule in rules]
     assert pages == ["rules.md#clip", "findings.md#same-noise", "", ""]
-    (marked,) = run["results"][1]["locations"]
+    (marked,) = run["results"][2]["locations"]
     assert marked["physicalLocation"]["region"] == {"startLine": 5, "startColumn": 3, "endColumn": 9}
-    (place,) = run["results"][1]["relatedLocations"]
+    (place,) = run["results"][2]["relatedLocations"]
     assert place["message"] == {"text": "it is made here"}
     assert place["physicalLocation"] == {
         "artifactLocation": {"uri": "my%20lib.py"},
@@ -662,15 +679,16 @@ def test_github_shows_findings_at_their_lines(tmp_path: Path, monkeypatch: pytes
     one = Diagnosis("once", Severity.REVIEW, "`a` differs", "do it", 1, 1, 2, cause)
     both = _file("a.py", BEFORE, BEFORE, one, one._replace(message="`b` differs", line=2))
     assert workflow_commands(Result((both,), 1), []) == (
-        "::warning file=a.py,line=1,col=1,title=migrate [once]::`a` differs%0Ahelp: do it%0AAlso a.py:2\n"
+        "::warning file=a.py,line=1,col=1,endColumn=2,title=migrate [once]::`a` differs%0Ahelp: do it%0AAlso a.py:2"
+        f"%0A{address('findings', 'once')}\n"
     ), "findings of one cause are one, as everywhere"
     assert workflow_commands(Result((_file("a,b.py", BEFORE, AFTER, *found),), 2), [error]) == (
         "::error file=bad.py,line=1,title=migrate::broken. Mend it\n"
         "::error file=a%2Cb.py,line=4,col=2,title=migrate [clip]::50%25, no%0Amore\n"
-        "::warning file=a%2Cb.py,line=5,title=migrate [look]::look%0Ahelp: do it%0AAlso a,b.py:7, a,b.py:8, a,b.py:9, "
-        "a,b.py:10, a,b.py:11, a,b.py:12 and 2 other places\n"
         "::warning file=a%2Cb.py,line=5,title=migrate::"
         "1 edit would make this file train on several processes: backward\n"
+        "::warning file=a%2Cb.py,line=5,title=migrate [look]::look%0Ahelp: do it%0AAlso a,b.py:7, a,b.py:8, a,b.py:9, "
+        "a,b.py:10, a,b.py:11, a,b.py:12 and 2 other places\n"
         "::notice file=a%2Cb.py,title=migrate [note]::good: to know\n"
     )
 

@@ -170,3 +170,22 @@ def test_a_wrong_figure_has_a_second_line(tmp_path: Path) -> None:
     assert explained([in_cell], lambda _: "", lambda _: (text, 3))[0].origin == "n.ipynb:cell 4, line 2"
     (other,) = explained([replace(wrong, side="original")], lambda _: "", lambda _: (text, 3))
     assert other.origin == "" and other.cause.startswith("it is computed from the rows of one process")
+
+
+def test_a_rate_that_is_set_by_hand_points_to_its_line() -> None:
+    """A script without a scheduler was told to look at `scheduler.step()`."""
+    text = "optimizer.step()\nlast = loss.item()\noptimizer.param_groups[0].update(lr=0.1 * last)\n"
+    wrong = broken("rates", "learning rate 0.2, the original's is 0.1", step=3)
+    (found,) = explained([wrong], lambda _: "", lambda _: (text, 1))
+    assert (found.origin, found.origin_code) == ("train.py:3", "optimizer.param_groups[0].update(lr=0.1 * last)")
+    assert found.cause.startswith("the learning rate is set from a value that is not the original's")
+    (own,) = explained(
+        [replace(wrong, detail="learning rate 0.2 on process 1, the original's is 0.1")],
+        lambda _: "",
+        lambda _: ('for group in optimizer.param_groups:\n    group["lr"] = rate\n', 1),
+    )
+    assert own.origin == "train.py:2" and own.cause.startswith("a process trains at a learning rate of its own")
+    (none,) = explained([wrong], lambda _: "", lambda _: ("optimizer.step()\n", 1))
+    assert (none.cause, none.origin) == ("", "")
+    (stepped,) = explained([wrong], lambda _: "", lambda _: ("scheduler.step()\n", 1))
+    assert stepped.cause.startswith("`scheduler.step()` is called another number of times")

@@ -407,7 +407,7 @@ def test_the_loss_of_the_step_before_is_a_share_wherever_it_is_printed() -> None
     original = run([*TRAINED, line("epoch 1 loss 2.00 accuracy 0.75")])
     share = [batch("a"), loss(1.5), step(), line("epoch 1 loss 1.50 accuracy 0.75")]
     found = printed.numbers(about(original, run(share, share)))
-    assert "1 numbers of a training step are values of one process's shard" in found.detail
+    assert "1 number not compared: the loss, or another figure, of one process's own rows" in found.detail
     worse = [*share[:-1], line("epoch 1 loss 1.50 accuracy 0.80")]
     found = printed.numbers(about(original, run(worse, worse)))
     assert found.detail.startswith("0.80 in")

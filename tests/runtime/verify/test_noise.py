@@ -134,6 +134,43 @@ def test_a_summed_loss_needs_its_word(both: Callable[..., Any]) -> None:
     assert "1/2 of it" in seen.broken()["losses"]
 
 
+NEIGHBOURS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{imports}
+torch.manual_seed(0)
+table = torch.arange(40.0).view(10, 4) / 40
+
+
+def sample(rows):
+    drawn = [table[torch.randint(10, (3,))] for row in rows]
+    return torch.cat([torch.zeros(len(rows), 3, 4), *[one[None] for one in drawn]]), torch.tensor(rows)
+
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(range(24), batch_size=8, shuffle=True, collate_fn=sample)
+{prepare}
+for inputs, rows in loader:
+    optimizer.zero_grad()
+    loss = (model(inputs[-len(rows):]).mean((1, 2)) - rows).square().mean()
+    {backward}
+    optimizer.step()
+"""
+
+
+def test_what_a_batch_is_made_with_for_each_row_cannot_be_compared(tmp_path: Any, verify: Callable[..., Any]) -> None:
+    """A collate function that draws for each row, as a sampler of neighbours does, was said to be a broken loader."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(NEIGHBOURS.format(**PLAIN))
+    after.write_text(NEIGHBOURS.format(**OURS))
+    seen = verify(before, after, options=("--procs", "2"))
+    assert seen.broken() == {}, seen.errors
+    why = "the script draws random numbers for each row, one by one: they differ between processes"
+    assert seen.of("samples")["detail"] == seen.of("losses")["detail"] == why
+
+
 def test_rows_that_are_mixed_cannot_be_compared(both: Callable[..., Any]) -> None:
     seen = both(noise="x[torch.randperm(n)][:, :1]")
     assert seen.status == 0

@@ -75,3 +75,12 @@ def test_text_that_is_not_python_has_none() -> None:
 
 def test_what_calls_itself_is_not_followed_for_ever() -> None:
     assert origin_of("def f():\n    return f()\n\nx = f()\ny = x\nx = y\nprint(x)\n", 7) is None
+
+
+def test_a_figure_that_is_shown_by_the_line_that_calls_for_it() -> None:
+    text = (
+        "def score(model, loader):\n    hits = 0\n    for x, y in loader:\n        out = model(x)\n"
+        "        hits += (out == y).sum().item()\n    return hits\n\n\nprint('hits', score(model, loader))\n"
+    )
+    found = origin_of(text, 9)
+    assert found is not None and (found.name, found.line, found.parts) == ("hits", 5, ("out", "y"))

@@ -16,7 +16,7 @@ from torchlift.rewriter.verify.handover import read_verdict
 from torchlift.runtime.verify.overview import FOLLOWS, as_json, conclusion, rows
 from torchlift.runtime.verify.progress import RunProgress
 from torchlift.runtime.verify.text import as_text
-from torchlift.runtime.verify.verdict import Outcome, Promise, Verdict
+from torchlift.runtime.verify.verdict import Failure, Outcome, Promise, Verdict
 
 LONG = (
     "0.4149 in 'Test set: Average loss: 0.4149, Accuracy: 55/297 (18.5%)', the original prints 0.8649, and more words"
@@ -178,4 +178,10 @@ def test_progress_is_a_line_a_run_and_at_a_terminal_one_that_is_drawn_anew(tmp_p
 def test_a_trace_that_is_not_there_yet_has_no_steps(tmp_path: Any) -> None:
     terminal = Terminal()
     RunProgress(terminal).going([running(tmp_path / "none.jsonl")])
-    assert "original: 0 steps" in terminal.getvalue()
+    assert "original: starting, 3 s" in terminal.getvalue()
+
+
+def test_a_script_that_fails_may_only_need_longer_passes() -> None:
+    """It compared the predictions of a shortened pass with all rows, and was called broken."""
+    said = conclusion(replace(VERDICT, status=2, original_error=Failure(error="ValueError", at="a.py:1", traceback="")))
+    assert said.startswith("NOT VERIFIED") and "--steps" in said

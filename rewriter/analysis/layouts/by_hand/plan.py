@@ -25,7 +25,7 @@ from ..engine.layout import Layout, Partial, Shard, Unclear, inner
 from ..loop_layouts import layouts_of
 from .cuts import Cut
 from .suggestions import Suggestions
-from .trainings import HandTraining, trainings
+from .trainings import HandTraining, trainings, unfed
 from .trial import Obstacle, Trial, TrialOutcome
 
 
@@ -41,6 +41,8 @@ class ShardedBatches:
     gathers: list[tuple[Unit, Gather]] = field(default_factory=list)
     """What is made in the training and read as a whole after it."""
     findings: list[tuple[Unit, Reason]] = field(default_factory=list)
+    beside_loaders: bool = False
+    """Another training of the program has its batches from a loader."""
 
     def add(self, other: ShardedBatches, loops: Sequence[cst.CSTNode]) -> None:
         """Take in the batches of another training."""
@@ -54,7 +56,7 @@ class ShardedBatches:
 
 def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) -> ShardedBatches | Obstacle | None:
     """
-    How the batches of a training without a loader are cut; why they cannot be; None where there are none.
+    How the batches of the trainings without a loader are cut; why they cannot be; None where there are none.
 
     Args:
         state: the solved program.
@@ -62,17 +64,17 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
         training: what it trains.
         able: the runtime that the migrated script calls can cut batches.
     """
-    found = ShardedBatches()
+    found = ShardedBatches(beside_loaders=bool(training.train_loops))
     done = [r for r in state.calls.values() if method_name(r.node) == "shard_batch" and _is_ours(r)]
     played = next((r for r in state.calls.values() if any(map(questions.plays, outside_names(r)))), None)
     if played is not None:
         reason, keep = "an environment is played, and each process would play its own", "keep it on one device"
         return Obstacle(played.unit, played.node, reason, remedy=keep, plays=True)
-    for each in trainings(state, reach, training):
+    for each in unfed(reach, training, trainings(state, reach, training)):
         if done:
             found.loops += each.steps
             continue
-        one = _Planner(state, reach, each).run()
+        one = _Planner(state, reach, each, beside=found.beside_loaders).run()
         if not isinstance(one, ShardedBatches):
             return one
         if not able:
@@ -91,8 +93,8 @@ def _is_ours(record: CallRecord) -> bool:
 class _Planner:
     """Looks for the cut of one training, and says what is written then."""
 
-    def __init__(self, state: State, reach: Reach, training: HandTraining) -> None:
-        self.state, self.reach, self.training = state, reach, training
+    def __init__(self, state: State, reach: Reach, training: HandTraining, *, beside: bool) -> None:
+        self.state, self.reach, self.training, self.beside = state, reach, training, beside
         self.unit, self.loop = training.unit, training.loop
         self.code = training.code
         self.trial = Trial(state, reach, training)
@@ -149,7 +151,9 @@ class _Planner:
         losses = [inner(layout) for layout in outcome.held.backwards.values()]
         sums = any(isinstance(layout, Partial) and layout.op == "sum" for layout in losses)
         bent = any(isinstance(layout, Unclear) for layout in losses)
-        found.findings.append((unit, ShardedBatch(first.node, tuple(first.names), sums, cuts[0].source, bent)))
+        found.findings.append(
+            (unit, ShardedBatch(first.node, tuple(first.names), sums, cuts[0].source, bent, self.beside))
+        )
         return found
 
     def _of_choice(self, cut: Cut) -> HandBatch:

@@ -282,7 +282,18 @@ class Suggestions:
                     yield from self._models_run(node, seen)
 
     def _reads(self, binding: Binding) -> list[cst.Name]:
-        return [read for read in binding.reads if read in self.inside and not without_gradient(self.unit, read)]
+        reads = (read for read in binding.reads if read in self.inside and not without_gradient(self.unit, read))
+        return [read for read in reads if not self._is_put_in_set(read)]
+
+    def _is_put_in_set(self, read: cst.Name) -> bool:
+        """``rest = set(range(n)) - set(chosen.tolist())``: that all rows are meant, which choose none for a loss."""
+        parents = self.unit.names.parents
+        node: cst.CSTNode = read
+        around = parents.get(read)
+        while isinstance(around, cst.Attribute) and isinstance(call := parents.get(around), cst.Call):
+            node, around = call, parents.get(call)
+        call = parents.get(around) if isinstance(around, cst.Arg) and around.value is node else None
+        return isinstance(call, cst.Call) and dotted(call.func) in ("set", "frozenset")
 
 
 def _targets(names: Names, value: cst.CSTNode) -> list[cst.Name]:

@@ -60,6 +60,19 @@ def trainings(state: State, reach: Reach, training: Training) -> list[HandTraini
     return list(found.values())
 
 
+def unfed(reach: Reach, training: Training, found: list[HandTraining]) -> list[HandTraining]:
+    """Those of them of which no step runs in a loop over a loader."""
+    return [
+        one
+        for one in found
+        if not any(
+            loop in training.train_loops
+            for record in one.backwards
+            for loop in reach.batch_loops(record.node, record.unit)
+        )
+    ]
+
+
 def _around(
     state: State, reach: Reach, record: CallRecord
 ) -> tuple[cst.For | cst.While, cst.For | cst.While, Unit] | None:

@@ -243,7 +243,11 @@ class Calls(Models):
                     if first.dim == 0
                     else Unclear("a sum over another dimension", given.node)
                 )
-            return found if isinstance(found, (Partial, Replicated, Unclear, Shard)) else Unclear("a sum", given.node)
+            return (
+                found
+                if isinstance(found, (Partial, Replicated, Unclear, Shard))
+                else Unclear("the terms that sum() adds are not known", given.node)
+            )
         return first
 
     def _for_each(self, name: str, given: Arguments) -> Layout:

@@ -37,6 +37,9 @@ from .shapes import integer, position
 
 _RECURRENT = frozenset("LSTM GRU RNN".split())
 
+_LISTS = frozenset({"ModuleList", "ModuleDict", "Sequential"})
+"""What holds layers: which of them is called is not known."""
+
 
 def through_module(
     kind: training.ModelClass, qualified: str, made: cst.CSTNode, batch: int | None, given: Arguments
@@ -79,7 +82,8 @@ def through_module(
             return together
     dim = _dimension_of_layer(kind, made, operand)
     if dim is None or (kind.rows == "first" and operand.dim != 0):
-        return Unclear(f"{last} works along the dimension in which the rows are", given.node)
+        layer = f"a layer of the {last}" if last in _LISTS else last
+        return Unclear(f"{layer} works along the dimension in which the rows are", given.node)
     if last == "Embedding":
         least = max(operand.least, operand.dim + 1) + 1
         return replace(operand, rank=operand.rank + 1 if operand.rank is not None else None, least=least)

@@ -233,8 +233,8 @@ def is_container(layout: Layout) -> bool:
 
 
 def holds_rows_apart(layout: Layout) -> bool:
-    """Whether a value is a tuple, a list, a dict on some path, and has rows of a shard in it."""
-    return is_container(layout) and any(isinstance(one, (Shard, ShardRow)) for one in held(layout))
+    """Whether a value is a tuple, a list, a dict on some path, and has rows of a shard in it, or what may be some."""
+    return is_container(layout) and any(isinstance(one, (Shard, ShardRow, Unclear)) for one in held(layout))
 
 
 def holds_figure(layout: Layout) -> bool:

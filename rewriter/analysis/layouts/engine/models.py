@@ -67,7 +67,7 @@ class Models(Functions):
         found = [self._call(function, record, given) for function in functions]
         modules = origins(self.state.values.get(record.node.func), Role.MODEL) if layer else []
         modules = modules or self._layers_beside(record)
-        if moved is not None or any(map(_gives_loss, modules)):
+        if moved is not None or any(_gives_loss(one) or _gives_several(one) for one in modules):
             found += [self._module(module, given) for module in modules]
         self._steps = spent
         assumed = Unclear("", record.node) if functions or not layer else None
@@ -206,6 +206,12 @@ def _gives_loss(module: Origin) -> bool:
         return True
     kind = transfer(module.qualified, kinds.ModelClass) if module.qualified else None
     return kind is not None and bool(kind.own_loss)
+
+
+def _gives_several(module: Origin) -> bool:
+    """Whether a layer gives its output and something beside it: ``attention(x, x, x)[0]``."""
+    kind = transfer(module.qualified, kinds.ModelClass) if module.qualified else None
+    return kind is not None and kind.gives == "output and state"
 
 
 def _rows_if_unclear(layout: Layout) -> Layout:

@@ -53,7 +53,7 @@ def after_reduction(operand: Layout, transfer: tensors.Reduce, given: Arguments)
     if isinstance(asked, cst.Name) and asked.value == "None":
         asked = None
     if isinstance(operand, Unclear):
-        operand, whole = replace(operand, compared=False), asked is None and not operand.near
+        operand, whole = replace(operand, compared=False), asked is None and not operand.near and not operand.bent
         return replace(operand, near=transfer.op) if whole and transfer.op in ("sum", "mean") else operand
     if isinstance(operand, Partial):
         return operand if transfer.op in ("sum", "mean") else _nonlinear(given)

@@ -41,6 +41,8 @@ from ..batch_figures import BatchFigure, BatchFigures, Kind, joint_figure
 from ..constant_quotients import by_constants, is_written_number
 from ..engine.layout import (
     Partial,
+    Shard,
+    ShardSize,
     inner,
     varies,
 )
@@ -94,7 +96,7 @@ class _Loop:
         self.training, self.loop = step.training, step.loop
         self.inside, self.by_hand, self.losses = step.inside, step.by_hand, step.losses
         self.layouts, self.statements = step.layouts, step.statements
-        self.numbers = Numbers(step)
+        self.numbers = Numbers(step, anywhere=abilities.reduces_anywhere)
         self.gathers = Gathers(step, path)
         self.totals = Totals(step.state, step.unit, step.reach, step.loop)
         self.has_phases = has_phases(step.reach, step.unit, step.training, step.loop)
@@ -212,6 +214,8 @@ class _Loop:
         halves = {code(part.kept_in): self._reads_again(part) for part in quotients.halves(total)}
         if halves:
             return TotalRemedy(OverAll.SUMMED, halves=tuple(halves.items()))
+        if isinstance(total.node, cst.AugAssign) and isinstance(total.place, cst.Subscript):
+            return TotalRemedy(OverAll.AVERAGED_ADDED, code(total.place), code(total.value[0]))
         return TotalRemedy(OverAll.AVERAGED, code(total.kept_in))
 
     def _either(self, total: Total) -> TotalRemedy | None:
@@ -245,6 +249,7 @@ class _Loop:
         if not self.abilities.fills_turns and always_drops_last(self.reach.state, self.reach.loaders(self.loop)):
             return
         averaged: dict[str, Total] = {}
+        chosen: dict[str, Total] = {}
         counted: dict[str, Total] = {}
         phases = has_phases(
             self.reach, self.unit, self.training, self.loop
@@ -260,7 +265,8 @@ class _Loop:
             if text and sums and not means:
                 counted[text] = total
             elif self.step.is_weighed(total) if len(sums) < len(plan.reduced[total]) else any(quotients.beside(total)):
-                averaged.update((name, total) for gather in plan.reduced[total] for name in gather.names)
+                into = chosen if means and self._is_of_chosen(total) else averaged
+                into.update((name, total) for gather in plan.reduced[total] for name in gather.names)
             elif means and self.reach.loaders(self.loop):
                 yield Count(total.node, "filled", self.unit.names.module.code_for_node(total.kept_in))
         if counted:
@@ -268,6 +274,14 @@ class _Loop:
         if averaged:
             node, numbers = next(iter(averaged.values())).node, tuple(averaged)
             yield AveragesUneven(node, numbers) if self.by_hand else AveragesFilled(node, numbers)
+        if chosen:
+            yield AveragesUneven(next(iter(chosen.values())).node, tuple(chosen), chosen=True)
+
+    def _is_of_chosen(self, total: Total) -> bool:
+        """Whether what is added up is of rows that are chosen by what is in them, as many as are in each shard."""
+        parts = (n for value in total.value for n in descendants(value) if isinstance(n, cst.BaseExpression))
+        held = (inner(self.layouts.value(part)) for part in parts)
+        return any(isinstance(one, (Shard, ShardSize)) and one.chosen for one in held)
 
     def _joined(self, gather: Gather, totals: list[Total]) -> Iterator[BatchFigure]:
         """What is computed from the rows of all, and perhaps is no sum over them."""

@@ -41,6 +41,8 @@ class Gathers:
         self.losses, self.layouts = step.losses, step.layouts
         self.joint: dict[Total, cst.BaseExpression] = {}
         """The totals of a figure that the rows of one batch make together, and which that is."""
+        self._made: dict[tuple[cst.CSTNode | Binding, ...], tuple[Gather | None, str | None]] = {}
+        """What was found, by the first statement and what is gathered: many totals are of the same."""
         self.single = ""
         """What may have another shape on each process, so that no rows are gathered."""
 
@@ -77,25 +79,36 @@ class Gathers:
     def _gather(self, totals: list[Total]) -> Gather | None:
         names = list(dict.fromkeys(b for t in totals for b in self.step.tensors_in(t)))
         first = self._first(totals)
-        if first is None or self._cuts(first, names) or self._rates(first):
+        if first is None:
             return None
+        asked: tuple[cst.CSTNode | Binding, ...] = (first, *names)
+        if asked not in self._made:
+            self._made[asked] = self._from(first, names)
+        gather, single = self._made[asked]
+        self.single = self.single if single is None else single
+        return gather
+
+    def _from(self, first: cst.CSTNode, names: list[Binding]) -> tuple[Gather | None, str | None]:
+        """One gather of some tensors, before a statement; and what it finds of other shapes, where it comes to that."""
+        if self._cuts(first, names) or self._rates(first):
+            return None, None
         because = "totals of the epoch are computed from {}, and each process holds only its shard"
         behind = {n for s in self.statements[self.statements.index(first) :] for n in descendants(s)}
         if any(self._reads(total, names, behind) for total in self.joint) or read_alone(self.layouts, behind):
-            return None
+            return None, None
         names, counts = counted(self.state, self.unit, self.training, self.loop, self.layouts, names, behind)
         gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
         gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
-        self.single = not_joined(self.state, self.reach, self.layouts, self.loop, [gather])
-        cut = self.path.cuts(self.unit, gather)
-        return None if cut or self.single or ragged(self.state, self.reach, self.loop, [gather]) else gather
+        single = not_joined(self.state, self.reach, self.layouts, self.loop, [gather])
+        left = self.path.cuts(self.unit, gather) or single or ragged(self.state, self.reach, self.loop, [gather])
+        return None if left else gather, single
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
         """Whether some code computes what a total adds from variables, by way of others too."""
         read = [n for n in self.step.names(total) if n in behind]
         numbers = {number for n in read if (b := self.unit.names.binding(n)) for number in self.step.numbers_behind(b)}
-        made = [s for s in self.statements if s in behind and not numbers.isdisjoint(bound(self.unit, s))]
-        read += [n for statement in made for n in nodes_in(statement, cst.Name)]
+        made = (self.statements[place] for number in numbers for place in self.step.setters.get(number, ()))
+        read += [n for statement in made if statement in behind for n in nodes_in(statement, cst.Name)]
         return any(self.unit.names.binding(name) in names for name in read)
 
     def _meets_own_rows(self, gather: Gather) -> bool:
@@ -148,13 +161,9 @@ class Gathers:
         added = (n for t in totals for n in self.step.names(t) if not self.losses.behind(n))
         figures = (b for n in added if (b := self.unit.names.binding(n)) is not None and b not in names)
         numbers = {number for figure in figures for number in self.step.numbers_behind(figure)} - names
-        needed = None
-        for index, statement in enumerate(self.statements):
-            nodes = set(descendants(statement))
-            collects = not wanted.isdisjoint(nodes)
-            makes = any(b in numbers and self._from_batch(b) for b in bound(self.unit, statement))
-            if needed is None and (collects or makes):
-                needed = index
+        places = [place for node in wanted if (place := self.step.places.get(node)) is not None]
+        places += [self.step.setters[b][0] for b in numbers if b in self.step.setters and self._from_batch(b)]
+        needed = min(places, default=None)
         if needed is None or not self._trained_by(needed, names):
             return None
         statement = self.statements[needed]
@@ -167,15 +176,6 @@ class Gathers:
 
     def _trained_by(self, position: int, names: set[Binding]) -> bool:
         """Whether nothing after a position runs the model, or computes a loss, from the gathered variables."""
-        before = {b for s in self.statements[:position] for b in bound(self.unit, s)}
-        known = {*before, *(bound_by(self.unit, self.loop.target) if isinstance(self.loop, cst.For) else ())}
-        if not names <= known:
-            return False
-        for statement in self.statements[position:]:
-            for node in self.reach.runs(statement, self.unit):
-                if node in self.training.forwards:
-                    return False
-            makes_loss = any(origins(self.state.binding(b), Role.LOSS) for b in bound(self.unit, statement))
-            if makes_loss:
-                return False
-        return True
+        given = set(bound_by(self.unit, self.loop.target)) if isinstance(self.loop, cst.For) else ()
+        known = all(b in given or self.step.setters.get(b, [position])[0] < position for b in names)
+        return known and position > self.step.last_of_training

@@ -5,7 +5,8 @@ from __future__ import annotations
 import libcst as cst
 
 from ....facts.module import Form, Gather
-from ...dataflow.callees import method_name
+from ....facts.torch_api import questions
+from ...dataflow.callees import method_name, outside_name
 from ...dataflow.modules import torch_name
 from ...syntax.definitions import bindings_value, unshadowed
 from ...syntax.scopes import Binding
@@ -25,7 +26,9 @@ from .step import EXPRESSIONS, EpochStep
 class Numbers:
     """The numbers that the step of a training loop adds to its totals."""
 
-    def __init__(self, step: EpochStep) -> None:
+    def __init__(self, step: EpochStep, *, anywhere: bool) -> None:
+        self._anywhere = anywhere
+        """Tensors on the host can be reduced."""
         self.step, self.state, self.unit, self.reach = step, step.state, step.unit, step.reach
         self.inside, self.layouts = step.inside, step.layouts
 
@@ -90,9 +93,10 @@ class Numbers:
         if isinstance(layout, Partial) and layout.host is True and layout.uneven == CHOSEN:
             return None  # a mean of as many entries as this process has chosen
         op = "sum" if isinstance(layout, ShardSize) else layout.op if isinstance(layout, Partial) else ""
-        number = isinstance(layout, ShardSize) or (isinstance(layout, Partial) and layout.host is True)
+        on_host = isinstance(layout, ShardSize) or (isinstance(layout, Partial) and layout.host is True)
+        number = on_host and not (self._anywhere and self._is_tensor(value))
         torch = torch_name(self.state, self.unit) if number else None
-        if not op or (number and torch is None) or not (number or is_figure(layout)):
+        if not op or (number and torch is None) or not (on_host or is_figure(layout)):
             return None
         if op != "mean" and self._is_scaled(value):
             return None
@@ -102,6 +106,15 @@ class Numbers:
         of = text if plain else f"({text})"
         real = bool(number) and self._is_real(value)
         return Gather(value, (of,), because, Form.REDUCE, reduction=op, number=torch or "", real=real)
+
+    def _is_tensor(self, value: cst.BaseExpression) -> bool:
+        """Whether a figure is a tensor on the host: ``torch.mean(torch.tensor(losses))``."""
+        record = self.state.calls.get(value) if isinstance(value, cst.Call) else None
+        if not isinstance(value, cst.Call) or record is None or method_name(value) in questions.leaves_device():
+            return False
+        if outside_name(record).startswith("torch."):
+            return True
+        return isinstance(value.func, cst.Attribute) and self._is_tensor(value.func.value)
 
     def _is_real(self, value: cst.BaseExpression, seen: frozenset[Binding] = frozenset()) -> bool:
         """Whether a number is certainly a float: a mean, a quotient, what is computed from one."""

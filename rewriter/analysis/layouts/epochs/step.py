@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import libcst as cst
 
@@ -12,6 +13,7 @@ from ....facts.torch_api.loading import transfer
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name
 from ...dataflow.changed_tables import changed_elsewhere, changes
+from ...dataflow.met import Met
 from ...dataflow.values import State, Unit, origins
 from ...syntax.definitions import bindings_value
 from ...syntax.scopes import Binding
@@ -62,6 +64,8 @@ class EpochStep:
         self.by_hand = layouts_of(state).is_by_hand(loop)
         self.statements = [] if isinstance(loop, cst.CompFor) else plain(loop.body)
         self.losses = Losses(state, unit, reach, training, self.inside, self.layouts)
+        self._sources: dict[Binding, dict[Binding, None]] = {}
+        self._numbers: dict[Binding, dict[Binding, None]] = {}
 
     def is_of_batch(self, total: Total) -> bool:
         """Whether what is added, or where and how often, depends on the rows of this process; what an evaluation
@@ -101,8 +105,11 @@ class EpochStep:
     def _turns(self, total: Total) -> cst.For | None:
         """The loop over the rows of a batch, in plain sight, that a total is in: what is gathered before it gives it
         the rows of all."""
-        around = next((s for s in self.statements if s in set(self.unit.names.ancestors(total.node))), None)
-        return around if isinstance(around, cst.For) and self.decides(around.iter) else None
+        place = self.places.get(total.node)
+        around = self.statements[place] if place is not None else None
+        if around is total.node or not isinstance(around, cst.For):
+            return None
+        return around if self.decides(around.iter) else None
 
     def chosen_locally(self, total: Total) -> bool:
         """Whether one process may collect what another passes over: nothing may be reduced or gathered there."""
@@ -197,7 +204,9 @@ class EpochStep:
 
     def numbers_behind(self, binding: Binding) -> dict[Binding, None]:
         """A number, and the numbers of this step from which it was computed."""
-        found = {binding: None}
+        if binding in self._numbers:
+            return self._numbers[binding]
+        found = self._numbers[binding] = {binding: None}
         pending = [binding]
         while pending:
             for source in self.sources(pending.pop()):
@@ -207,14 +216,37 @@ class EpochStep:
                     pending.append(source)
         return found
 
-    def sources(self, binding: Binding) -> Iterator[Binding]:
+    def sources(self, binding: Binding) -> Iterable[Binding]:
         """The other variables in the plain statements of a step that set a variable."""
-        for statement in self.statements:
-            if binding in bound(self.unit, statement):
-                for node in descendants(statement):
-                    source = self.unit.names.binding(node) if isinstance(node, cst.Name) else None
-                    if source is not None and source is not binding:
-                        yield source
+        if binding not in self._sources:
+            read = (n for place in self.setters.get(binding, ()) for n in nodes_in(self.statements[place], cst.Name))
+            found = dict.fromkeys(b for name in read if (b := self.unit.names.binding(name)) is not None)
+            found.pop(binding, None)
+            self._sources[binding] = found
+        return self._sources[binding]
+
+    @cached_property
+    def places(self) -> dict[cst.CSTNode, int]:
+        """The number of the statement of a step that each node is in."""
+        return {node: place for place, one in enumerate(self.statements) for node in descendants(one)}
+
+    @cached_property
+    def setters(self) -> dict[Binding, list[int]]:
+        """The numbers of the statements whose plain assignments set a variable."""
+        found: dict[Binding, list[int]] = {}
+        for place, statement in enumerate(self.statements):
+            for binding in dict.fromkeys(bound(self.unit, statement)):
+                found.setdefault(binding, []).append(place)
+        return found
+
+    @cached_property
+    def last_of_training(self) -> int:
+        """The number of the last statement that runs a model, or sets a loss."""
+        forwards = self.training.forwards
+        met = self.state.once((EpochStep, self.training), lambda: Met(self.reach, forwards))
+        losses = {b for b in self.setters if origins(self.state.binding(b), Role.LOSS)}
+        places = [place for place, one in enumerate(self.statements) if met.first(one) is not None]
+        return max([*places, *(place for b in losses for place in self.setters[b])], default=-1)
 
     def has_rows(self, binding: Binding) -> bool:
         """Whether a tensor's first dimension counts the rows of the batch: it is the batch, the model's output for it,

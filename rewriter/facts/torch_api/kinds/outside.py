@@ -13,6 +13,8 @@ class PerProcess(NamedTuple):
     """Scripts use it in the names of files and runs."""
     unique: bool = False
     """No two processes have the same, however close in time they ask for it."""
+    file: bool = False
+    """It is a file that the call has made for this process."""
 
 
 class Write(NamedTuple):

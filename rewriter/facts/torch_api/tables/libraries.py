@@ -163,6 +163,10 @@ ROWS: Table = {
     # weights
     "safetensors.torch.load_file": ("checkpoint", {}),
     # the console
+    "click.echo": ("console", {}),
+    "click.secho": ("console", {}),
+    "typer.echo": ("console", {}),
+    "typer.secho": ("console", {}),
     "rich.print": ("console", {}),
     "rich.print_json": ("console", {}),
     "rich.pretty.pprint": ("console", {}),

@@ -32,13 +32,13 @@ ROWS: Table = {
     "os.urandom": ("per_process", {"why": "random bytes", "stamp": True, "unique": True}),
     "os.getpid": ("per_process", {"why": "the number of the process", "stamp": True, "unique": True}),
     "tempfile.mkdtemp": ("per_process", {"why": "a temporary folder", "stamp": True, "unique": True}),
-    "tempfile.mkstemp": ("per_process", {"why": "a temporary file", "stamp": True, "unique": True}),
+    "tempfile.mkstemp": ("per_process", {"why": "a temporary file", "unique": True, "file": True}),
     "tempfile.TemporaryDirectory": (
         "per_process",
         {"why": "a temporary file", "stamp": True, "unique": True},
     ),
-    "tempfile.NamedTemporaryFile": ("per_process", {"why": "a temporary file", "unique": True}),
-    "tempfile.TemporaryFile": ("per_process", {"why": "a temporary file", "unique": True}),
+    "tempfile.NamedTemporaryFile": ("per_process", {"why": "a temporary file", "unique": True, "file": True}),
+    "tempfile.TemporaryFile": ("per_process", {"why": "a temporary file", "unique": True, "file": True}),
     "socket.gethostname": ("per_process", {"why": "the machine"}),
     "platform.node": ("per_process", {"why": "the machine"}),
     # random numbers

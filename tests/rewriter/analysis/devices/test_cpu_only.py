@@ -29,6 +29,8 @@ Trained = Callable[..., tuple[str, list[str]]]
             "top": "shift = torch.rand(2).type(torch.FloatTensor)\n",
             "step": "scores = model(x.type(torch.FloatTensor)) + shift",
         },
+        {"top": "hits = torch.tensor(0)\n", "step": "hits += (model(x).argmax(1) == y).sum()"},
+        {"top": "hits = torch.tensor(0)\n", "step": "hits.add_((model(x).argmax(1) == y).sum())"},
     ],
     ids=[
         "made by hand",
@@ -39,6 +41,8 @@ Trained = Callable[..., tuple[str, list[str]]]
         "moved where it is fed",
         "a constant",
         "a constant in a type of the CPU",
+        "a total of one number, which takes nothing from a GPU",
+        "a total of one number, by its method",
     ],
 )
 def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
@@ -55,6 +59,7 @@ def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
         {"top": "other = torch.nn.Linear(8, 2)\n", "epoch": "other(read())"},
         {"top": "rate = torch.tensor(0.5)\n", "step": "scores = model(x) * rate"},
         {"top": "seen = torch.zeros(2)\n", "step": "seen += model(x).detach().cpu().mean(0)"},
+        {"top": "hits = torch.tensor(0)\n", "step": "hits = hits + (model(x).argmax(1) == y).sum()"},
     ],
     ids=[
         "a batch",
@@ -63,6 +68,7 @@ def test_it_stays_on_the_cpu(part: dict[str, str], trained: Trained) -> None:
         "a model that is not trained",
         "a constant of one number",
         "a sum on the CPU",
+        "a total of one number that is made anew",
     ],
 )
 def test_it_uses_the_gpu(part: dict[str, str], trained: Trained) -> None:

@@ -30,6 +30,7 @@ for x, y in rows:
     rule.step()
 """
 LACKING = 'args.on == "cuda" and not torch.cuda.is_available()'
+HERE = '"cuda" if torch.cuda.is_available() else "cpu"'
 CHOICES = {
     "a warning in the first branch, the option in the last": (
         f'if {LACKING}:\n    print("none there")\n    device = "cpu"\nelse:\n    device = args.on',
@@ -68,6 +69,14 @@ CHOICES = {
     "another device is kept, or the CPU taken": (
         'device = "cuda" if torch.cuda.is_available() else "cpu"\ndevice = "cpu" if args.on == "host" else device',
         'args.on == "host"',
+    ),
+    "another word stands for what is there": (
+        'device = args.on\nif args.on == "auto":\n    device = "cuda" if torch.cuda.is_available() else "cpu"',
+        'args.on == "cpu"',
+    ),
+    "another word does, in one expression": (
+        f'device = args.on if args.on != "auto" else {HERE}',
+        'args.on == "cpu"',
     ),
     "in one expression": (f'device = "cpu" if {LACKING} else args.on', 'args.on == "cpu"'),
     "torch alone, and prints": (

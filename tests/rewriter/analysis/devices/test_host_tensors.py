@@ -53,3 +53,91 @@ def test_losses_that_a_list_keeps_for_a_plot_are_taken_to_the_cpu(each: str, las
     text = PLOTTED.replace("EACH", each).replace("LAST", last)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert kept in file.after.decode()
+
+
+ADDED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+counts, sums = MADE
+for epoch in range(3):
+    for x, y in DataLoader(rows, batch_size=4):
+        EACH
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+ON_HOST = "torch.zeros(3), torch.zeros(3, 4)"
+ON_DEVICE = "torch.zeros(3).to(device), torch.zeros(3, 4).to(device)"
+IN_PLACE = {
+    "a total": ("counts += torch.bincount(y, minlength=3)", "counts += torch.bincount(y, minlength=3).cpu()"),
+    "by a method": ("sums.add_(x)", "sums.add_(x.cpu())"),
+    "at places": ("sums[y] += x", "sums[y.cpu()] += x.cpu()"),
+}
+
+
+@pytest.mark.hazard("U20")
+@pytest.mark.parametrize(("each", "after"), IN_PLACE.values(), ids=IN_PLACE)
+def test_what_is_added_to_a_tensor_of_the_cpu_is_taken_there(each: str, after: str) -> None:
+    """On a GPU the batch was on the device, and nothing was said."""
+    text = ADDED.replace("EACH", each)
+    (file,) = migrate([decode(text.replace("MADE", ON_HOST).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert after in file.after.decode()
+    (file,) = migrate([decode(text.replace("MADE", ON_DEVICE).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert each in file.after.decode()
+
+
+COLLECTED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def extract(model, loader, device):
+    features, labels = [], []
+    with torch.no_grad():
+        for x, y in loader:
+            features.append(model(x.to(device)){host})
+            labels.append(y)
+    return {given}
+
+
+def match(features, labels):
+    ranks = torch.arange(len(labels)) + 1
+    return ((labels[:, None] == labels[None]).sum(1) / ranks).mean().item()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows, tests = torch.load("rows.pt"), torch.load("tests.pt")
+for x, y in DataLoader(rows, batch_size=4):
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(match(*extract(model, DataLoader(tests, batch_size=4), device)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "given", "kept"),
+    [
+        (".cpu()", "torch.cat(features), torch.cat(labels)", "labels.append(y.cpu())\n"),
+        (".cpu()", "features, labels", "labels.append(y.cpu())\n"),
+        ("", "torch.cat(features), torch.cat(labels)", "labels.append(y)\n"),
+        (".cpu()", "torch.cat(features)", "labels.append(y)\n"),
+    ],
+    ids=["joined", "lists", "nothing taken to the CPU", "not returned"],
+)
+def test_labels_that_are_collected_beside_features_of_the_cpu(host: str, given: str, kept: str) -> None:
+    """On a GPU the labels that a prepared loader yields met the script's CPU tensors after the evaluation."""
+    text = COLLECTED.format(host=host, given=given)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert kept in file.after.decode()

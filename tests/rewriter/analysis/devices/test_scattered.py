@@ -39,6 +39,7 @@ TO_THE_MODEL = {
     ),
     "one that the script moves": ("one = torch.zeros(2, 4).cuda()\nmodel(one)", "\nmodel(one)"),
     "what a model gives": ("model(model(x).repeat(1, 4))", "model(model(x).repeat(1, 4))"),
+    "a word": ("model(command='begin')", "model(command='begin')"),
     "a batch": ("for x, y in loader:\n    model(x)", "    model(x)"),
 }
 MAYBE = {

@@ -27,6 +27,14 @@ class Blur:
         return row * random.random()
 
 
+class Fog:
+    def thin(self, row):
+        return row * random.random()
+
+    def __call__(self, row):
+        return self.thin(row)
+
+
 class Chain(transforms.Compose):
     def __call__(self, row):
         for change in self.transforms:
@@ -85,6 +93,7 @@ DRAWS = {
     "in the data set": ("row = row * random.random()", ""),
     "in a function": ("row = shift(row)", ""),
     "in an object that it keeps": ("row = self.change(row)", "Blur()"),
+    "in a method of such an object": ("row = self.change(row)", "Fog()"),
     "in one of several": ("row = self.change(row)", "transforms.Compose([transforms.ToTensor(), Blur()])"),
     "in one of several of a chain of the script's own": ("row = self.change(row)", "Chain([Blur()])"),
     "in a function that is handed on": ("row = self.change(row)", "transforms.Lambda(shift)"),

@@ -95,6 +95,48 @@ def test_what_is_no_noise_of_the_training_is_not_named(parts: dict[str, str]) ->
     assert named(parts) == []
 
 
+SAMPLED = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Sampler:
+    def __init__(self, rows):
+        self.rows = rows
+
+    def sample(self, seeds):
+        return self.rows[torch.randint(0, 9, (len(seeds), 4))]
+
+
+def blurred(rows):
+    return torch.stack([row + torch.randn(4) for row, in rows])
+
+
+sampler = Sampler(torch.ones(9))
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader({data}, batch_size=4, collate_fn={collate}):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "collate", "name"),
+    [
+        ("range(20)", "sampler.sample", "torch.randint"),
+        ("TensorDataset(torch.ones(20, 4))", "blurred", "torch.randn"),
+    ],
+)
+def test_what_makes_batches_of_rows_draws_noise(data: str, collate: str, name: str) -> None:
+    """Only of a loader of the program's own data sets, and of no method: sampled neighbours were not named."""
+    text = SAMPLED.format(data=data, collate=collate)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert [trait.name for trait in file.traits if trait.kind == "noise"] == [name]
+
+
 ANEW = {
     "called at once": ("x = nn.Linear(4, 4)(x)", ["Linear"]),
     "in a layer that is": ("x = nn.Sequential(nn.ReLU(), nn.Linear(4, 4))(x)", ["Sequential"]),

@@ -49,6 +49,33 @@ def test_what_a_module_keeps_of_earlier_steps(change: str, trained: Trained) -> 
     assert found(trained, change)
 
 
+CENTRED = """\
+class Centred(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("center", torch.zeros(1, 2))
+
+    def forward(self, student, teacher):
+        total = 0.0
+        for i, view in enumerate((teacher - self.center).detach().chunk(2)):
+            total = total - (view * student.chunk(2)[1 - i]).sum(-1).mean()
+        self.move(teacher)
+        return total
+
+    @torch.no_grad()
+    def move(self, teacher):
+        self.center = self.center * 0.9 + teacher.mean(0, keepdim=True) * 0.1
+
+centred = Centred()
+"""
+
+
+@pytest.mark.hazard("X25")
+def test_a_centre_that_views_of_a_teacher_are_compared_with(trained: Trained) -> None:
+    """The loss goes through the numbered parts of what the centre was taken from."""
+    assert "process-memory" in trained(top=CENTRED, loss="loss = centred(model(x), model(x))")[1]
+
+
 @pytest.mark.parametrize(
     ("change", "loss"),
     [

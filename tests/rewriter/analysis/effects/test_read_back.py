@@ -97,3 +97,25 @@ def test_whether_a_run_has_written_what_it_reads_is_said_as_it_is(end: str, told
         for change in file.changes
         if "the file" in change.reason and "wr" in change.reason
     ] == [told]
+
+
+EXTRACTS = """\
+import os
+import numpy as np
+def extract(folder):
+    found = [np.loadtxt(folder + "/" + name) for name in os.listdir(folder)]
+    with open("{written}", "w") as table:
+        np.savetxt(table, np.array(found))"""
+
+
+@pytest.mark.parametrize(
+    ("written", "waits"),
+    [("/all/features/one.csv", False), ("/all/raw/dogs/one.csv", True)],
+    ids=["beside the folders", "in one of them"],
+)
+def test_the_folders_that_a_function_is_given_are_known(written: str, waits: bool, trained: Trained) -> None:
+    """All of an absolute path's folders were one: two waits, and then a note that both may be the same."""
+    calls = 'extract("/all/raw/cats")\nextract("/all/raw/dogs")'
+    text, findings = trained(top=EXTRACTS.format(written=written), end=calls)
+    assert (f'{WAIT}\nextract("/all/raw/dogs")' in text) is waits
+    assert findings == []

@@ -190,3 +190,26 @@ def test_what_a_function_hands_over_that_nothing_calls_does_not_run(call: str, p
     after = file.after.decode()
     assert "accelerator.backward(" in after
     assert (".print(block * size, whole)" in after) is printed
+
+
+OTHERS = """\
+from torchvision import transforms
+
+
+def seed():
+    pass
+
+
+class Change:
+    def __init__(self):
+        self.change = transforms.RandomHorizontalFlip()
+"""
+
+
+@pytest.mark.parametrize(("own", "said"), [("class Change:\n    pass", False), ("from parts import Change", True)])
+def test_a_class_of_the_same_name_in_another_module_is_not_meant(own: str, said: bool) -> None:
+    """The script's own class draws nothing."""
+    script = SCRIPT.format(more=f"from parts import seed\n{own}\nseed()\nchange = Change()")
+    sources = [decode(script.encode(), Path("train.py")), decode(OTHERS.encode(), Path("parts.py"))]
+    files = migrate(sources, CATALOGUE, Config()).files
+    assert any(trait.kind == "transforms" for trait in files[1].traits) is said

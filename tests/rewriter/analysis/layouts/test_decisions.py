@@ -23,6 +23,17 @@ def test_a_rate_that_nobody_sets(trained: Trained) -> None:
     assert findings == []
 
 
+@pytest.mark.parametrize(
+    "update",
+    ["update(lr=0.1 * loss.item())", 'update({"lr": 0.1 * loss.item()})', "update(dict(lr=0.1 * loss.item()))"],
+)
+def test_a_rate_that_is_set_with_others(trained: Trained, update: str) -> None:
+    """`group["lr"] = ...` was seen, and the same in another spelling was not: the models drifted apart."""
+    text, findings = trained(epoch=f"optimizer.param_groups[0].{update}")
+    assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert findings == []
+
+
 def test_a_long_condition_names_its_variables() -> None:
     """It "depends on a value": which one, nobody could tell."""
     text = SKIPPING.replace("SKIPPED", 'not batch or "label" not in batch or batch["label"].max().item() == 0')
@@ -93,6 +104,9 @@ def test_a_meter_of_rows_that_are_not_gathered_decides_nothing() -> None:
     """A learning rate that one process halves and another does not lets their models drift apart."""
     (file,) = migrate([decode(METER.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert not file.changed and [d.id for d in file.diagnoses] == ["local-decision"]
+    said = file.diagnoses[0].message
+    assert said.startswith("whether the learning rate changes here depends on `score > self.best`"), said
+    assert "would hang" not in said, "no process waits for another at that line"
 
 
 NAMED = """\
@@ -320,3 +334,107 @@ def test_how_many_batches_a_loader_has_is_the_same_everywhere() -> None:
     """Also where the same attribute may hold a generator of its batches, which has no length."""
     (file,) = migrate([decode(ENDLESS.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert file.changed and "local-decision" not in {found.id for found in file.diagnoses}
+
+
+LEAST = """\
+import math
+import numpy as np
+import sys
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+least = FIRST
+for step, (x, y) in enumerate(DataLoader(rows, batch_size=4)):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step == 3:
+        least = loss
+    if step > 3 and loss < least:
+        least = loss
+        torch.save(model.state_dict(), "best.pt")
+"""
+
+
+@pytest.mark.parametrize("first", ["0", "1e9", 'float("inf")', "math.inf", "-np.inf", "sys.maxsize"])
+def test_a_least_loss_that_begins_as_a_number_is_averaged_where_it_is_kept(first: str) -> None:
+    """A number has no `detach()`: the script would stop at the first comparison."""
+    (file,) = migrate([decode(LEAST.replace("FIRST", first).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    mean = 'accelerator.reduce(loss.detach(), reduction="mean")'
+    text = file.after.decode()
+    assert text.count(f"least = {mean}") == 2 and f"if step > 3 and {mean} < least:" in text
+    assert "least.detach()" not in text and not file.diagnoses
+
+
+WAITING = """\
+import math
+import torch
+from torch.utils.data import DataLoader
+
+class Trainer:
+    def __init__(self):
+        self.loader = DataLoader(rows, batch_size=4)
+        self.model = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.least, self.waited = math.inf, 0
+
+    def train(self):
+        for x, y in self.loader:
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if loss.item() < self.least:
+                self.least = KEPT
+                self.waited = 0
+            else:
+                self.waited += 1
+            if self.waited > 3:
+                break
+
+Trainer().train()
+"""
+
+
+def test_a_least_loss_that_an_object_keeps_is_averaged_too() -> None:
+    """Else each process compares the mean with a least loss of its own, and one leaves the loop before the others."""
+    script = WAITING.replace("KEPT", "loss.item()")
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    mean = 'self.accelerator.reduce(loss.detach(), reduction="mean").item()'
+    assert f"if {mean} < self.least:\n                self.least = {mean}\n" in file.after.decode()
+    assert not file.diagnoses
+
+
+def test_what_an_object_keeps_of_the_rows_alone_cannot_be_averaged() -> None:
+    script = WAITING.replace("KEPT", "x.unique().numel()")
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert not file.changed and "local-decision" in [d.id for d in file.diagnoses]
+
+
+@pytest.mark.parametrize("more", ["loss += part", "loss = loss + part"])
+def test_a_number_to_which_losses_are_added_is_a_loss(more: str, trained: Trained) -> None:
+    part = "part = torch.nn.functional.cross_entropy(model(x) * scale, y)"
+    added = f"loss = 0\nfor scale in (1, 2):\n    {part}\n    {more}"
+    text, findings = trained(loss=added, step="if loss > 9:\n    break")
+    assert 'if accelerator.reduce(loss.detach(), reduction="mean") > 9:' in text and findings == []
+
+
+KEEPERS = {
+    "an attribute that is set from outside": ("state = State()\nstate.least = 9.0", "state.least", "state.least = {}"),
+    "what a method is given": ("state = State()", "state.least", "state.note({})"),
+}
+
+
+@pytest.mark.parametrize(("made", "read", "kept"), KEEPERS.values(), ids=KEEPERS)
+def test_a_least_loss_in_another_object_is_averaged_where_it_is_given(
+    made: str, read: str, kept: str, trained: Trained
+) -> None:
+    """One process counted to its limit before the others, which waited for it."""
+    top = "class State:\n    least = 9.0\n    def note(self, value):\n        self.least = value"
+    step = f"if loss.item() < {read}:\n    {kept.format('loss.item()')}\n    waited = 0\nelse:\n    waited += 1"
+    text, findings = trained(top=top, built=f"{made}\nwaited = 0", step=step, epoch="if waited > 3:\n    break")
+    mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+    assert f"if {mean} < {read}:\n            {kept.format(mean)}\n" in text and findings == []

@@ -573,6 +573,31 @@ def test_a_quotient_of_which_a_half_stays_local_is_named(step: str, epoch: str, 
     assert any(told in message for message in messages)
 
 
+@pytest.mark.parametrize(
+    ("step", "shown", "summed"),
+    [
+        (
+            "table.update(hits=table['hits'] + right)\nhits = table['hits']",
+            "hits / len(data)",
+            'hits = accelerator.reduce(torch.tensor(hits, device=accelerator.device), reduction="sum").item()',
+        ),
+        (
+            "seen.add_((out.argmax(1) == y).sum())",
+            "seen.item() / len(data)",
+            'seen = accelerator.reduce(seen, reduction="sum")',
+        ),
+    ],
+    ids=["a number", "a tensor"],
+)
+def test_the_help_is_code_for_what_the_total_is(step: str, shown: str, summed: str) -> None:
+    """`seen.item = accelerator.reduce(torch.tensor(seen.item, ...)` was no code at all."""
+    text = LOOP.format(step=indent(f"out = model(x)\n{ALL}\n{step}", "    "), epoch=f"print({shown})", options="")
+    text = text.replace("hits = 0\n", "hits = 0\nseen, table = torch.tensor(0), {'hits': 0}\n")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (remedy,) = [found.remedy for found in file.diagnoses if found.id == "own-figure"]
+    assert remedy == f"add up the totals of all processes before this line: {summed}"
+
+
 def test_a_loss_that_is_divided_by_all_rows_is_summed_beside_hits_that_stay(trained: Trained) -> None:
     step = "total += loss.item()\nif right > 3:\n    hits += right"
     text, findings = trained(
@@ -924,20 +949,30 @@ class _Alone:
         ("total += share(out, y)", "print(total)", {"total": 4}),
         ("kept.append((out == out.max()).tolist())", "use(kept)", {"kept": [[False, True]]}),
         ("kept.append(share(out, y))", "use(kept)", {"kept": [0.5]}),
+        (
+            "parts = {'hits': share(out, y)}\nfor k, v in parts.items():\n    sums[k] += v",
+            "print(sums['hits'] / len(loader))",
+            {"sums": {"hits": 1.5}},
+        ),
     ],
-    ids=["a quotient", "a number", "a list of rows", "a figure of each batch"],
+    ids=["a quotient", "a number", "a list of rows", "a figure of each batch", "figures of a dict"],
 )
 def test_what_is_advised_for_totals_can_be_run(step: str, epoch: str, after: dict[str, object]) -> None:
     """A list with one entry a batch is no list of rows: to gather it after the loop raised an error."""
     loss = "out = model(x)\nloss = torch.nn.functional.cross_entropy(out, y)"
-    text = LOOP.replace("total = ", "kept = []\nrows = total = ").format(
+    text = LOOP.replace("total = ", "kept = []\nsums = dict(hits=0.0)\nrows = total = ").format(
         step=indent(f"{loss}\n{SHARE}\n{step}", "    "), epoch=epoch, options=""
     )
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     remedies = [found.remedy for found in file.diagnoses if found.id == "metrics_gather"]
     assert remedies
-    values: dict[str, object] = {"total": 4, "rows": 2, "kept": []}
-    step_of = {"out": torch.tensor([0.0, 1.0]), "y": torch.tensor([0, 1]), "share": lambda out, y: 0.5}
+    values: dict[str, object] = {"total": 4, "rows": 2, "kept": [], "sums": {"hits": 1.0}, "k": "hits"}
+    step_of = {
+        "out": torch.tensor([0.0, 1.0]),
+        "y": torch.tensor([0, 1]),
+        "share": lambda out, y: 0.5,
+        "v": torch.tensor(0.5),
+    }
     for remedy in remedies:
         exec(remedy.rpartition(": ")[2], {"accelerator": _Alone(), "torch": torch, **step_of}, values)
     assert after.items() <= values.items()
@@ -1334,3 +1369,40 @@ def test_what_is_not_whole_by_then_is_reduced(kept: str, trained: Trained) -> No
     first = "" if kept.endswith("item())\n") or "update" in kept else "meter.update(loss.item())\n"
     text, _ = trained(top=METER, step=first + kept, end="print(meter(), curve)")
     assert text.count("accelerator.reduce(") == 2
+
+
+ARRAYS = """\
+losses = np.array([])
+with torch.no_grad():
+    for x, y in test_loader:
+        losses = np.append(losses, torch.nn.functional.cross_entropy(model(x), y).item())
+print(losses.mean())"""
+
+
+@pytest.mark.parametrize(
+    "grown",
+    ["np.append(kept, {})", "np.concatenate((kept, [{}]))", "np.hstack([kept, {}])"],
+    ids=["append", "concatenate", "hstack"],
+)
+def test_an_array_that_grows_is_filled_as_a_list_is(grown: str, trained: Trained) -> None:
+    """The mean of the epoch was that of one process's rows."""
+    text, findings = trained(
+        top="import numpy as np",
+        built="kept = np.array([])",
+        step=f"kept = {grown.format('loss.item()')}",
+        epoch="print(kept.mean())",
+    )
+    mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
+    assert f"kept = {grown.format(mean)}" in text and findings == []
+
+
+def test_means_of_joined_batches_in_an_array_are_told(trained: Trained) -> None:
+    _, findings = trained(top="import numpy as np", epoch=ARRAYS)
+    assert findings == ["mean-of-batches"]
+
+
+def test_a_figure_that_is_a_tensor_on_the_host_stays_one(trained: Trained) -> None:
+    """``torch.stack(means)`` after the epoch takes no numbers."""
+    step = "few = [loss.item(), loss.item()]\nmeans.append(torch.mean(torch.tensor(few)))"
+    text, _ = trained(built="means = []", step=step, epoch="print(torch.stack(means).mean())")
+    assert 'means.append(accelerator.reduce(torch.mean(torch.tensor(few)).detach(), reduction="mean"))' in text

@@ -159,29 +159,61 @@ with torch.no_grad():
 print(loss, wrong)"""
 
 
-@pytest.mark.parametrize(
-    ("judged", "becomes"),
-    [
-        (
-            "near, off = judge(model(x), y)\n        loss += near.item()\n        wrong += off.item()",
-            'near = accelerator.reduce(near.detach(), reduction="mean")\n        '
-            'off = accelerator.reduce(off.detach(), reduction="sum")\n',
-        ),
-        (
-            "both = judge(model(x), y)\n        loss += both[0].item()\n        wrong += both[1]",
-            'loss += accelerator.reduce(both[0].detach(), reduction="mean").item()\n        '
-            'wrong += accelerator.reduce(both[1].detach(), reduction="sum")\n',
-        ),
-    ],
-    ids=["unpacked", "by place"],
-)
+PAIRED = """\
+def figures(x):
+    out = torch.cat([model(x), model(-x)])
+    first, second = out[:len(x)], out[len(x):]
+    return {"margin": (first - second).sum(1), "wins": (first > second).float()}
+
+
+held = torch.utils.data.DataLoader(other, batch_size=8)
+found = {}
+with torch.no_grad():
+    for x, y in held:
+        scores = figures(x)
+        for k, v in scores.items():
+            found.setdefault(k, []).extend(v.tolist())
+print(found)"""
+
+
+def test_a_table_of_what_may_be_rows_leaves_the_loop(trained: Trained) -> None:
+    """Its loader was prepared, and the figures were those of one process: of preferences, both halves of a batch."""
+    text, findings = trained(end=PAIRED)
+    assert "gather_for_metrics" not in text and findings == ["prepare"]
+
+
+JUDGES = {
+    "unpacked": (
+        "near, off = judge(model(x), y)\n        loss += near.item()\n        wrong += off.item()",
+        'near = accelerator.reduce(near.detach(), reduction="mean")\n        '
+        'off = accelerator.reduce(off.detach(), reduction="sum")\n',
+    ),
+    "by place": (
+        "both = judge(model(x), y)\n        loss += both[0].item()\n        wrong += both[1]",
+        'loss += accelerator.reduce(both[0].detach(), reduction="mean").item()\n        '
+        'wrong += accelerator.reduce(both[1].detach(), reduction="sum")\n',
+    ),
+}
+
+
+@pytest.mark.parametrize(("judged", "becomes"), JUDGES.values(), ids=JUDGES)
 def test_what_a_module_reduces_over_the_rows_is_reduced_and_not_gathered(
     judged: str, becomes: str, trained: Trained
 ) -> None:
     """The figure of each process would become as many figures as there are processes."""
-    text, findings = trained(top=JUDGE.format(more=""), end=JUDGED.format(judged=judged))
+    kept = Config(keep_global_batch=True)
+    text, findings = trained(top=JUDGE.format(more=""), end=JUDGED.format(judged=judged), config=kept)
     assert becomes in text and "gather_for_metrics" not in text
-    assert findings == ["mean-of-batches"]
+    assert findings == []
+
+
+@pytest.mark.parametrize("judged", [judged for judged, _ in JUDGES.values()], ids=JUDGES)
+def test_a_sum_over_rows_that_a_module_gives_leaves_the_loop(judged: str, trained: Trained) -> None:
+    """The rows that fill up a last batch were in the sum, and not in what it is divided by: a perplexity of 48 became
+    136, and nothing was said."""
+    text, findings = trained(top=JUDGE.format(more=""), end=JUDGED.format(judged=judged))
+    assert "accelerator.reduce" not in text and "gather_for_metrics" not in text
+    assert findings == ["prepare"]
 
 
 @pytest.mark.parametrize(
@@ -1025,8 +1057,8 @@ def test_what_a_function_gives_is_collected_in_the_statement_that_calls_it(
 ) -> None:
     """A plot of one process's rows: nothing is read after the forward pass, but what grows in it is read in the end."""
     text, findings = trained(end=COLLECTED_APART.format(host=host, empty=empty, joined=joined, part=part))
-    told = ["prepare"] if part == "test_loader" else ["prepare", "own-figure"]  # the other is not prepared
-    assert "gather" not in text and findings == told
+    assert "gather" not in text and findings == ["prepare"]
+    assert ("draw(whole_loader)" in text) is (part == "loader")  # the other one is not prepared
     assert "accelerator.prepare(\n    model, optimizer, loader\n)" in text
 
 

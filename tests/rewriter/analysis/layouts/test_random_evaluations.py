@@ -408,7 +408,14 @@ class Taker:
         "Changed(), batch_size=4, collate_fn=Taker().together",
     ],
 )
-@pytest.mark.parametrize(("noise", "received"), [("torch.rand(8)", True), ("torch.zeros(8)", False)])
+@pytest.mark.parametrize(
+    ("noise", "received"),
+    [
+        ("torch.rand(8)", True),
+        ("torch.zeros(8)", False),
+        ("torch.rand(8, generator=torch.Generator().manual_seed(3))", False),
+    ],
+)
 def test_what_the_data_set_holds_draws(loader: str, noise: str, received: bool) -> None:
     """An object that changes the rows, a function that puts them together."""
     valid = f"valid_loader = DataLoader({loader})\n"

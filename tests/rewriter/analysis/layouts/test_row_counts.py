@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from torchlift.codemods.catalogue import CATALOGUE
+from torchlift.rewriter.config import Config
+from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
 
@@ -140,3 +146,39 @@ def test_what_the_model_alone_is_given_is_counted_where_a_part_may_have_more(cou
 def test_other_reads_of_what_the_model_is_given_keep_the_evaluation_whole(trained: Trained) -> None:
     text, findings = trained(end=EVALUATED.format(count="rows += len(x)\n        hits += x.max().item()"))
     assert "gather_for_metrics" not in text and findings == ["prepare"]
+
+
+CHOSEN = """\
+import torch
+from torch.utils.data import DataLoader
+
+class Meter:
+    def __init__(self):
+        self.sum = self.count = self.avg = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+loader = DataLoader(data, batch_size=8)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+hits = Meter()
+for x, y in loader:
+    x, y = x[y != 2], y[y != 2]
+    out = model(x)
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(out, y).backward()
+    optimizer.step()
+    hits.update((out.argmax(1) == y).sum().item() / x.size(0), x.size(0))
+print(hits.avg)
+"""
+
+
+def test_an_average_over_chosen_rows_is_not_uneven_at_the_end_alone() -> None:
+    """--keep-global-batch gives the exact figure of all rows, and not of those that are chosen."""
+    (file,) = migrate([decode(CHOSEN.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    (found,) = [d for d in file.diagnoses if d.id in ("filled-batch", "mean-of-batches")]
+    assert "of the rows that are chosen, one process has more than another" in found.message
+    assert "--keep-global-batch" not in found.remedy

@@ -160,3 +160,41 @@ def test_a_batch_that_is_one_sequence_is_named_where_it_is_cut(keep: bool) -> No
     given = [decode(SEQUENCE.encode(), Path("train.py"))]
     (file,) = migrate(given, CATALOGUE, Config(keep_global_batch=keep)).files
     assert [found.id for found in file.diagnoses] == (["weighted-mean"] if keep else [])
+
+
+ATTENDED = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.cell = torch.nn.LSTM(8, 8, batch_first=True)
+        self.out = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        seen = {first}[0].mean(1)
+        share = seen.softmax(-1).mean(0)
+        return self.out(seen), (share * share).sum()
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8):
+    out, even = model(x)
+    loss = torch.nn.functional.cross_entropy(out, y) + 0.1 * even
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("first", ["self.attend(x, x, x, need_weights=False)", "self.cell(x)"])
+def test_a_term_of_a_batch_beside_the_output_of_a_layer(first: str) -> None:
+    """The first of what a layer gives was taken for the first rows, and a product of means for a sum over the batch."""
+    text = ATTENDED.format(first=first)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert b"accelerator.backward(loss)" in file.after
+    assert [told.id for told in file.diagnoses] == ["weighted-mean"]

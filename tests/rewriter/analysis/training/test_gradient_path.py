@@ -34,6 +34,7 @@ for epoch in range(3):
     print(epoch, total / len(loader), losses)
 """
 FIT = "fit = F.mse_loss(out, y)"
+KEPT = f"{FIT}\nlosses.append(fit)"
 
 
 def migrated(text: str) -> str:
@@ -49,6 +50,12 @@ def program(loss: str, imports: str = "") -> str:
 TRAINED_ON = {
     "a sum by a function of torch": f"{FIT}\nloss = torch.add(fit, model.weight.pow(2).sum())",
     "a sum of a list": f"{FIT}\nlosses.append(fit)\nloss = sum(losses) / len(losses)\nlosses = []",
+    "a numbered list": f"{KEPT}\nloss = 0\nfor i, one in enumerate(losses): loss += one / (i + 1)\nlosses = []",
+    "a list of pairs": f"{FIT}\nlosses.append((2, fit))\nloss = sum(w * one for w, one in losses)\nlosses = []",
+    "a nested tuple": f"{KEPT}\n(loss, _), rest = (losses[0], 1), 2\nlosses = []",
+    "an entry put into a dict": f'{FIT}\nlosses = {{}}\nlosses["fit"] = fit\nloss = sum(losses.values())',
+    "attributes of an object": f"{KEPT}\nmodel.fit, model.rest = losses[0], 1\nloss = model.fit * 2\nlosses = []",
+    "an annotated attribute": f"{KEPT}\nmodel.fit: float = losses[0]\nloss = model.fit * 2\nlosses = []",
     "an entry of a dict": f'{FIT}\nparts = {{"fit": fit}}\nloss = parts["fit"] * 2',
     "a running sum": f"{FIT}\nloss = 0\nloss += fit",
     "one of two": f"{FIT}\nloss = fit if epoch else 2 * fit",

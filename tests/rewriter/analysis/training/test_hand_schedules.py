@@ -63,6 +63,7 @@ def rates(step: str, epoch: str = "pass", *, keep: bool = False) -> list[str]:
 FOLLOW = {
     "an argument": ("warm(optimizer, step + 1); optimizer.step()", "step"),
     "one group": ('optimizer.param_groups[0]["lr"] = 0.1 / (1 + step); optimizer.step()', "step"),
+    "with other settings": ("optimizer.param_groups[0].update(lr=0.1 / (1 + step)); optimizer.step()", "step"),
     "through a variable": (
         "rate = 0.1 * 0.9 ** step\n        for g in optimizer.param_groups: g['lr'] = rate\n        optimizer.step()",
         "step",
