@@ -323,6 +323,9 @@ def _origins(script: str, other: str) -> Callable[[int], int]:
         following = old[found + 1].strip().rstrip(")") if found + 1 < len(old) and found + 1 not in taken else ""
         if number not in same and following and following in line:
             found += 1
+        elif number not in same and (call := line.partition(" = ")[2]):  # ``shown = mount(path)``
+            shown = [n for n, text in enumerate(old) if n not in taken and text.strip() == call]
+            found = shown[0] if len(shown) == 1 else found
         known.append(found + 1)
     return lambda line: known[line] if 0 < line < len(known) else line
 

@@ -93,8 +93,11 @@ def check(
         return Checked(figures=figures)
     before = EmittedProgram(original or solve([(text.name, text.before) for text in texts], assume, layout))
     of_original = {violation.key for violation in (*_found(before, _guards(before)), *coverage.unseen(before))}
-    if effects.is_distributed(before):  # its author decided which process writes
+    if effects.is_distributed(before):  # its author decided which process writes, and who waits: by other words
         writes = list(_beyond(writes, effects.repeated(before, _guards(before))))
+        apart = [violation for violation in found if violation.invariant == collectives.INVARIANT]
+        left = list(_beyond(apart, collectives.parted_by_script(before, _guards(before))))
+        found = [violation for violation in found if violation not in apart or violation in left]
     read_before = {key for unit in before.reach.units if unit.name in named for key in _read_before(unit)}
     found = [violation for violation in found if violation.key not in of_original]
     found += [*writes, *_more(after, cuts, gradients.cut(before))]

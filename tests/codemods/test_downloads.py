@@ -454,6 +454,10 @@ AT_ONCE = {
         'if rank != 0:\n    data = MNIST("data", download=True)',
         False,
     ),
+    "the others wait for the first": (
+        'if rank != 0:\n    dist.barrier()\ndata = MNIST("data", download=True)\nif rank == 0:\n    dist.barrier()',
+        False,
+    ),
     "asked for on one process": ('data = MNIST("data", download=rank == 0)', False),
 }
 

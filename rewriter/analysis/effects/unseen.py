@@ -79,13 +79,26 @@ def _effects_of_unknown_packages(state: State, unit: Unit, reach: Reach) -> Iter
     """The calls of packages that no table describes and whose results nobody takes, each with its package."""
     for call in unit.names.calls:
         record = state.calls.get(call)
-        if record is None or not call.args or not isinstance(unit.names.parents.get(call), cst.Expr) or brings(record):
+        if record is None or not call.args or not _is_thrown_away(unit, call) or brings(record):
             continue
         if (collects(state, call, COLLECTING | CHANGES) and _is_read(unit, call)) or _trains(state, call):
             continue
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):
             yield package, call
+
+
+def _is_thrown_away(unit: Unit, call: cst.Call) -> bool:
+    """Whether nobody takes what a call gives, or a notebook's cell only shows it: ``shown = mount(path)``, and then
+    ``if shown is not None: print(shown)``."""
+    above = unit.names.parents.get(call)
+    target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
+    if not isinstance(target, cst.Name) or above is None:
+        return isinstance(above, cst.Expr)
+    body = list(getattr(unit.names.block(above), "body", ()))
+    behind = body[body.index(unit.names.statement(above)) + 1 :][:1]
+    test = behind[0].test if behind and isinstance(behind[0], cst.If) else None
+    return test is not None and unit.names.module.code_for_node(test) == f"{target.value} is not None"
 
 
 def _trains(state: State, call: cst.Call) -> bool:

@@ -24,6 +24,7 @@ from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name, outside_names
 from ..dataflow.values import State, Unit
 from ..syntax.definitions import bindings_value
+from ..syntax.nodes import keyword
 from ..syntax.walk import descendants
 from ..training.schedules import follows_batches
 from .constant_quotients import by_constants
@@ -217,7 +218,9 @@ class BatchFigures:
             return False
         kinds = kinds_of(self.state, value)
         if any(isinstance(kind, Reduce) for kind in kinds):
-            return all(kind.op in ("sum", "count") for kind in kinds if isinstance(kind, Reduce))
+            sums = [kind for kind in kinds if isinstance(kind, Reduce) and kind.op in ("sum", "count")]
+            known = all(not kind.sized or keyword(value, kind.sized) is not None for kind in sums)
+            return known and len(sums) == len([kind for kind in kinds if isinstance(kind, Reduce)])
         operand = (
             value.func.value if isinstance(value.func, cst.Attribute) else value.args[0].value if value.args else None
         )

@@ -286,8 +286,9 @@ def cut_along(name: str) -> int | None:
 
 def gives_chosen(name: str) -> bool:
     """Whether how many rows a call gives depends on values: ``torch.nonzero``, ``torch.unique``."""
-    opaque = transfer(name, tensors.Opaque)
-    return transfer(name, tensors.Choose) is not None or (opaque is not None and opaque.why.startswith("the size"))
+    opaque, reduces = transfer(name, tensors.Opaque), transfer(name, tensors.Reduce)
+    sized = (opaque is not None and opaque.why.startswith("the size")) or (reduces is not None and bool(reduces.sized))
+    return transfer(name, tensors.Choose) is not None or sized
 
 
 def makes_values(name: str) -> bool:

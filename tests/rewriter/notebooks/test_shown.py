@@ -57,6 +57,6 @@ def test_a_loop_that_wipes_what_an_earlier_cell_has_printed_is_told() -> None:
 
 
 def test_a_cell_that_stays_in_the_notebook_runs_once() -> None:
-    mount = "from colab import drive\ndrive.mount('/content')\nmounted = True"
+    mount = "from colab import drive\ndrive.mount('/content')"
     assert "drive.mount" not in migrated(mount, START, BUILD, LOOP)[1]
     assert "drive.mount of colab (cell 3, line 2)" in migrated(START, BUILD, mount, LOOP)[1]

@@ -153,7 +153,9 @@ class Calls(Models):
             return clash
         if name == "scale" and len(given.plain) == 1 and origins(record.receiver, Role.SCALER):
             return given.plain[0][1]  # times a number that is the same for all rows
-        names = [method] if tensor else [*outside_names(record), *made_names(record), f"builtins.{name}"]
+        of_array = f"numpy.ndarray.{name}"  # what a tensor does not have, ``out.cpu().numpy().astype(int)``
+        of_tensor = [method] if row(method) is not None else [method, of_array]
+        names = of_tensor if tensor else [*outside_names(record), *made_names(record), f"builtins.{name}"]
         if base is not None and questions.creates(method):
             names.append(method)  # `weight.new_zeros(1, rows, 8)`, whatever `weight` is
         if isinstance(node.func, cst.Name) and name in _BUILTINS and self._unit.names.binding(node.func) is None:

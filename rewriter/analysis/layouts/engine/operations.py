@@ -94,6 +94,8 @@ def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return hosted(operand) if transfer.host else REPLICATED
     if isinstance(transfer, tensors.Structural):
         return _structure(operand, given)
+    if isinstance(transfer, tensors.Reduce) and transfer.sized and keyword(given.node, transfer.sized) is None:
+        return None
     if isinstance(transfer, tensors.Reduce):
         operand = pointwise(given.layouts()[:2], given.node) if transfer.two else operand
         return after_reduction(inner(as_rows(operand)), transfer, given)

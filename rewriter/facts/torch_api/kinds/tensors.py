@@ -31,6 +31,8 @@ class Reduce(NamedTuple):
     """What is returned if a dimension is given."""
     two: bool = False
     """The values are computed from two tensors, the first arguments, value by value."""
+    sized: str = ""
+    """The keyword that says how many values there are; without it that depends on all rows."""
 
 
 class AlongDim(NamedTuple):

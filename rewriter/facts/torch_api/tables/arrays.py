@@ -113,7 +113,7 @@ ROWS: Table = {
     "numpy.allclose": ("reduce", {"op": "all"}),
     "numpy.array_equal": ("reduce", {"op": "all"}),
     "numpy.unique": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
-    "numpy.bincount": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
+    "numpy.bincount": ("reduce", {"op": "sum", "sized": "minlength"}),
     "numpy.histogram": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
     "numpy.nonzero": ("choose", {"gives": "a tuple of places"}),
     "numpy.argwhere": ("choose", {"gives": "places"}),

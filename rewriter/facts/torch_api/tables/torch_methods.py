@@ -163,7 +163,7 @@ ROWS: Table = {
     "torch.Tensor.trace": ("reduce", {"op": "non-linear"}),
     "torch.Tensor.nonzero": ("choose", {"gives": "places"}),
     "torch.Tensor.unique": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
-    "torch.Tensor.bincount": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
+    "torch.Tensor.bincount": ("reduce", {"op": "sum", "sized": "minlength"}),
     "torch.Tensor.histc": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
     "torch.Tensor.masked_select": ("choose", {}),
     # in another shape

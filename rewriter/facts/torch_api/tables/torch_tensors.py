@@ -97,7 +97,7 @@ ROWS: Table = {
     "torch.trace": ("reduce", {"op": "non-linear"}),
     "torch.det": ("reduce", {"op": "non-linear"}),
     "torch.histc": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
-    "torch.bincount": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
+    "torch.bincount": ("reduce", {"op": "sum", "sized": "minlength"}),
     "torch.unique": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
     "torch.unique_consecutive": ("opaque", {"why": "the size or the content of the result depends on all rows"}),
     "torch.nonzero": ("choose", {"gives": "places"}),

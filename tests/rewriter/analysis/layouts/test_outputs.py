@@ -160,6 +160,16 @@ ROWS = {
     "sums of each class": Case(
         "for k in range(3):\n    sums[k] += out[y == k].sum(0)", "sums = torch.zeros(3, 3)", "sums.argmax(1).tolist()"
     ),
+    "counts of pairs": Case(
+        "table += torch.bincount(3 * y + out.argmax(1), minlength=9).reshape(3, 3)", "table = 0", "table"
+    ),
+    "counts of chosen pairs": Case(
+        "guess, wanted = out.argmax(1).cpu().numpy(), y.cpu().numpy()\n"
+        "kept = (wanted >= 0) & (wanted < 3)\n"
+        "table += np.bincount(3 * wanted[kept].astype(int) + guess[kept], minlength=9)",
+        "table = 0", "table",
+    ),
+    "counts by a method": Case("table += (3 * y + out.argmax(1)).bincount(minlength=9)", "table = 0", "table"),
     "places that are counted on": Case(
         "place[n:n + len(y)] = out.argmax(1) == y\nn += len(y)", "place, n = torch.zeros(len(loader.dataset)), 0",
         "place.mean().item()",
