@@ -162,7 +162,12 @@ print(right)
 
 
 def test_an_evaluation_of_the_training_rows_that_is_not_understood_is_refused(unchanged: Findings) -> None:
-    assert "prepare" in unchanged(TRAINED + SHARED)
+    assert "prepare" in unchanged(TRAINED.replace("DataLoader(data,", "DataLoader(list(data),") + SHARED)
+
+
+def test_it_gets_a_loader_of_its_own_where_that_can_be_made(migrated: Migrated) -> None:
+    text = migrated(TRAINED + SHARED)
+    assert "whole_loader = DataLoader(data, batch_size=16, shuffle=True)" in text and "in whole_loader:" in text
 
 
 def test_loaders_of_several_splits_are_not_one(migrated: Migrated) -> None:

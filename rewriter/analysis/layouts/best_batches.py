@@ -38,12 +38,22 @@ def _compared(unit: Unit, loop: cst.For) -> Iterator[cst.BaseExpression]:
             continue
         call = assign.value
         if isinstance(call, cst.Call) and method_name(call) in ("min", "max") and len(call.args) > 1:
-            yield from _others(unit, [arg.value for arg in call.args], kept)
+            others = _others(unit, [arg.value for arg in call.args], kept)
+            yield from (value for value in others if not _chooses_rows(value, method_name(call)))
         for around in unit.names.enclosing(assign, cst.If, cst.For):
             if around is loop:
                 break
             for test in nodes_in(around.test, cst.Comparison) if isinstance(around, cst.If) else ():
                 yield from _others(unit, [test.left, *(each.comparator for each in test.comparisons)], kept)
+
+
+def _chooses_rows(value: cst.BaseExpression, chosen: str) -> bool:
+    """``max(best, out.max().item())``: the largest of all rows, whatever batches they are in."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+        if value.func.attr.value in (chosen, f"a{chosen}"):
+            return not value.args
+        value = value.func.value
+    return False
 
 
 def _is_before(unit: Unit, definition: cst.CSTNode, loop: cst.For) -> bool:

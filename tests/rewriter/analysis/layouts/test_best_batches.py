@@ -47,6 +47,7 @@ def is_whole(each: str) -> bool:
 
 LOSS = "loss = F.cross_entropy(out, y)\n            "
 BEST = {
+    "the lowest of the highest rows": "best = min(best, out.max().item())",
     "a lower loss": LOSS + "if best is None or loss.item() < best:\n                best = loss.item()",
     "the lowest loss": LOSS + "best = min(best, loss.item())",
     "an accuracy": "share = (out.argmax(1) == y).float().mean().item()\n            best = max(share, best)",
@@ -62,6 +63,7 @@ def test_the_best_batch_is_found_among_the_scripts_own(each: str) -> None:
 
 
 SHARED = {
+    "the highest row": "best = max(best or 0, out.max().item())",
     "a figure of the epoch": LOSS + "best = (best or 0) + loss.item() * len(y)",
     "a new variable": LOSS + "low = loss.item()\n            if low < 1: low = 1",
     "the number of rows": "if len(y) > 0: best = 1",
