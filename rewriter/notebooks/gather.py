@@ -152,7 +152,8 @@ def gathered(
         inside, lines = plain[position]
         note = moved_note if position in chosen else below_note
         stays = not inside.strip() and lines
-        texts[position] = whole[position] if stays else "\n".join([*lines, note]).rstrip()
+        joined = "\n".join([*lines, note]).rstrip()
+        texts[position] = _without_wiping(whole[position], lines) if stays else joined
     last, given = chosen[-1], ", ".join(passed)
     start = f"{NAME}({given})"
     if returned:
@@ -172,6 +173,11 @@ def gathered(
     calling = [text for n, text in enumerate(whole) if n not in beside]
     of_main = of_main_process(whole, calling, functions, held)
     return [for_rules(text, of_main) for text in texts]
+
+
+def _without_wiping(text: str, apart: Collection[str]) -> str:
+    """A cell that stays as it is, without a word for the rules about what wipes its output, which is ``apart`` too."""
+    return "\n".join(hidden(line) if line not in apart and hidden(line) in apart else line for line in text.split("\n"))
 
 
 def _following(uses: Sequence[Use], staying: Sequence[Definition], beside: Collection[int]) -> list[Use]:

@@ -43,6 +43,13 @@ def test_a_cell_that_wipes_its_output_does_so_outside_of_the_function(bound: str
     assert WIPED not in told
 
 
+def test_a_cell_of_the_training_that_only_imports_and_wipes_stays_as_it_is() -> None:
+    wipes = "import torch\n\n# clear output\nfrom IPython.display import clear_output\nclear_output()"
+    cells, told = migrated(START, BUILD, LOOP, BUILD, wipes, LOOP)
+    assert cells[4].startswith("import torch\n\n# clear output\n") and cells[4].endswith("\nclear_output()")
+    assert "    clear_output()" not in "".join(cells) and WIPED not in told
+
+
 def test_what_the_first_cell_of_the_training_wipes_is_its_own() -> None:
     cells, told = migrated(START, f"clear_output()\n{BUILD}", LOOP)
     assert "    clear_output()\n" in cells[2] and WIPED not in told
