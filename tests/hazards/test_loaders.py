@@ -76,7 +76,7 @@ while step < 100:
     STEP
     step += 1
 """)
-    made = "        self.loader = DataLoader(rows, **options)\n        self.loader = accelerator.prepare(self.loader)\n"
+    made = "        self.loader = accelerator.prepare(DataLoader(rows, **options))\n"
     assert f"{made}        self.waiting = iter(self.loader)\n" in text
     assert "model, optimizer = accelerator.prepare(\n    model, optimizer\n)\n" in text
     assert ".to(" not in text
