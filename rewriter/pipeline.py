@@ -174,7 +174,7 @@ def _with_batches(done: tuple[FileResult, ...], config: Config) -> tuple[FileRes
     """The files of a program with what becomes of its batches, and without the traits that this leaves untrue."""
     by_hand = any(trait.kind == "by-hand" for file in done for trait in file.traits)
     sharded = config.keep_global_batch or any(
-        d.id == "sharded-batch" and not d.case for file in done for d in file.diagnoses
+        d.id == "sharded-batch" and d.case == "by-hand" for file in done for d in file.diagnoses
     )
     untrue = _OF_LENGTH if sharded else ()
     gone: tuple[str, ...] = ("statistics", "length", "early-length") if by_hand else untrue

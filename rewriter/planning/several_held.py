@@ -136,7 +136,8 @@ def made_again(state: State, reach: Reach, home: Code, optimizer: Origin, model:
         binding = unit.names.binding(name)
         if binding is None or binding.scope.function.node is not code or model not in origins(state.values.get(name)):
             continue
-        made: list[cst.CSTNode] = [d for d in unshadowed(unit.names, binding, name) if _has_made(reach, d, model, home)]
+        here = (d for d in unshadowed(unit.names, binding, name) if unit.names.function(d) is code)  # not by `global`
+        made: list[cst.CSTNode] = [d for d in here if _has_made(reach, d, model, home)]
         if made:
             return Held(model, binding.name, made)
     return None

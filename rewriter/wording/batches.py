@@ -132,7 +132,7 @@ def _sharded_batch(found: ShardedBatch) -> Finding:
             else ""
         ),
         Severity.NOTE,
-        case="beside-loaders" if found.beside else "",
+        case="beside-loaders" if found.beside else "by-hand",
     )
 
 

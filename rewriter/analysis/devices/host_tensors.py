@@ -104,8 +104,17 @@ class _Host:
         ):
             return
         for place in places:
-            if self._of_batch(place):
+            if self._of_batch(place) and not (isinstance(node, cst.AugAssign) and self._is_of_turn(place)):
                 yield place
+
+    def _is_of_turn(self, node: cst.BaseExpression) -> bool:
+        """Whether a place is that of one row, ``for t, p in zip(y, predicted): counts[t, p] += 1``: a number, wherever
+        it is."""
+        named = (self.unit.names.binding(name) for name in descendants(node) if isinstance(name, cst.Name))
+        made = (definition for binding in named if binding is not None for definition in binding.definitions)
+        turns = ((each, next(self.unit.names.enclosing(each, cst.For), None)) for each in made)
+        rows = ((each, turn) for each, turn in turns if isinstance(turn, cst.For) and not self.state.loaders.get(turn))
+        return any(each in set(descendants(turn.target)) for each, turn in rows)
 
     def _rows_moved(self, node: cst.CSTNode) -> bool:
         """Whether what a subscript gives, of something that is no batch itself, is moved to the device at once."""

@@ -70,13 +70,19 @@ class Joint:
 
     def rates(self, unit: Unit) -> Spots:
         """Where a module sets a learning rate."""
-        every = list(unit.names.every(cst.Assign, cst.AugAssign, cst.Call))
-        return self._spots("rates", unit, lambda: (r.node for r in own_rates(self.reach, unit, every, _SETTINGS)))
+        kinds = (cst.Assign, cst.AugAssign, cst.Call)
+        return self._spots(
+            "rates",
+            unit,
+            lambda: (r.node for r in own_rates(self.reach, unit, list(unit.names.every(*kinds)), _SETTINGS)),
+        )
 
     def losses(self, unit: Unit) -> Spots:
         """Where a module gives a loss another value."""
-        every = unit.names.every(cst.Assign, cst.AugAssign)
-        return self._spots("losses", unit, lambda: (n for n in every if _gives_loss(self.state, unit, n)))
+        kinds = (cst.Assign, cst.AugAssign)
+        return self._spots(
+            "losses", unit, lambda: (n for n in unit.names.every(*kinds) if _gives_loss(self.state, unit, n))
+        )
 
     def ends(self, unit: Unit) -> Spots:
         """Where a module ends the process."""

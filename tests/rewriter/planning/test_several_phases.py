@@ -128,3 +128,32 @@ def test_an_attribute_that_holds_an_iterator_is_given_the_prepared_loader(
     named = f"self.loader = DataLoader(rows(), batch_size=8)\n        self.feed = {opened}(self.loader)"
     texts, _ = trained_project(train=TOP + KEEPS.format(feed=named), rows=ROWS)
     assert "self.loader = self.accelerator.prepare(DataLoader(rows(), batch_size=8))\n" in texts["train"]
+
+
+GLOBALS = """\
+def define():
+    global first, second
+    first = build(16)
+    second = build(8)
+
+
+if __name__ == "__main__":
+    loader = DataLoader(rows(), batch_size=8, shuffle=True)
+    define()
+    ours = torch.optim.Adam(first.parameters())
+    theirs = torch.optim.Adam(second.parameters())
+    for x, y in loader:
+        for model, optimizer in ((first, ours), (second, theirs)):
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_models_that_a_function_makes_as_globals_are_prepared_there_alone(trained_project: Project) -> None:
+    """A second `prepare` stood above their definitions, and above `from __future__`."""
+    texts, _ = trained_project(train=f"from __future__ import annotations\n{TOP}{GLOBALS}", rows=ROWS)
+    assert texts["train"].startswith("from __future__")
+    assert texts["train"].count("first, second = accelerator.prepare(") == 1
+    assert texts["train"].count("prepare(") == 2

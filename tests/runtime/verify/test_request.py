@@ -70,7 +70,9 @@ def test_a_verdict_is_strict_json_and_text() -> None:
     )
     first, _, rest = as_text(failed).partition("\n\n")
     assert (first.partition(":")[0], rest) == ("NOT VERIFIED", "T\n\nE: x\n")
-    assert as_text(replace(failed, original_error=Failure(error="T", at="a:1", traceback="T"))).endswith("--.\n\nT\n")
+    assert as_text(replace(failed, original_error=Failure(error="T", at="a:1", traceback="T"))).endswith(
+        "first.\n\nT\n"
+    )
 
 
 def test_json_in_json_out(tmp_path: Path) -> None:

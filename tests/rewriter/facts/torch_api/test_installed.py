@@ -46,7 +46,7 @@ ENTRY = "[console_scripts]\nmylib = mylib:main\n\n[torchlift.api_tables]\nmylib 
 def test_rows_of_another_package_are_known(tmp_path: Path) -> None:
     install(tmp_path, ENTRY)
     assert asked(tmp_path, "mylib.pool", "mylib.GoodTrainer") == (
-        "Reduce(op='mean', dim=1, keyword='dim', gives='value', two=False) Optimizer(whole=False)"
+        "Reduce(op='mean', dim=1, keyword='dim', gives='value', two=False, sized='') Optimizer(whole=False)"
     )
 
 
