@@ -141,6 +141,8 @@ QUESTIONS = {
     "its text": "print(model)",
     "in a function": "def count(net):\n    return len(list(net.parameters()))\nsize = count(model)",
     "new weights": "torch.nn.init.zeros_(model.weight)\nmodel.apply(print)",
+    "the parameters of several": "import itertools\nall_of_them = itertools.chain(model.parameters(), [])",
+    "a list of those to train": "train = []\nfor name, p in model.named_parameters():\n    train.append(p)",
 }
 
 BEFORE_THE_OPTIMIZER = """\

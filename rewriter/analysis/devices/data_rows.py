@@ -19,6 +19,7 @@ from ...facts.torch_api.kinds import tensors, training
 from ...facts.torch_api.loading import row
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, State, Unit, Unknown, origins
+from ..syntax.definitions import plain_values
 from ..syntax.walk import nodes_in
 from .host_tensors import PLAIN, moved_before, on_host, operands
 from .moves import Mover
@@ -55,7 +56,10 @@ def rows_at_rest(mover: Mover, unit: Unit) -> Iterator[Placement | Reason]:
             if certain and plain:
                 because = "{} is a row of a data set, and is combined with what the loader yields on the device"
                 yield Placement(value, Move.PLACE, because, spare=True, beside=batch)
-            elif certain or not (_is_label(value) or _is_number(mover.state, value)):
+            elif certain or (
+                mover.made_on_host.always_rests(unit, value)
+                and not (_is_label(unit, value) or _is_number(mover.state, value))
+            ):
                 yield RowAtRest(value, unit.names.one_line(value), unit.names.one_line(batch))
 
 
@@ -70,7 +74,8 @@ def _computes(mover: Mover, node: cst.CSTNode) -> bool:
     """Whether tensors are computed with one another: by an operator, a function of torch or a method of a tensor."""
     record = mover.state.calls.get(node) if isinstance(node, cst.Call) else None
     if isinstance(node, cst.Call):
-        return record is not None and not mover.reach.called(node) and row(_full_name(record)) is not None
+        known = row(_full_name(record)) if record is not None and not mover.reach.called(node) else None
+        return known is not None and not isinstance(known.transfer, tensors.Convert)  # `x.to(device)` joins nothing
     return not isinstance(node, cst.Comparison) or all(
         isinstance(each.operator, _COMPARED) for each in node.comparisons
     )
@@ -122,8 +127,13 @@ def _is_number(state: State, node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Attribute) and not any(name.startswith("torch.") for name in made)
 
 
-def _is_label(node: cst.BaseExpression) -> bool:
-    """``data[i][1]``: a number or a tensor of one, which may be on the CPU in any operation."""
+def _is_label(unit: Unit, node: cst.BaseExpression) -> bool:
+    """``data[i][1]``, ``words["<eos>"]``: a number or a tensor of one, which may be on the CPU in any operation."""
+    values = plain_values(unit.names, node) if isinstance(node, cst.Name) else ()
+    return any(map(_is_entry, (node, *values)))
+
+
+def _is_entry(node: cst.BaseExpression) -> bool:
     index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
     place = index.value if isinstance(index, cst.Index) else None
-    return isinstance(place, cst.Integer) and place.value != "0"
+    return isinstance(place, cst.SimpleString) or (isinstance(place, cst.Integer) and place.value != "0")

@@ -68,6 +68,10 @@ class MadeOnHost:
         """Whether one of them takes it from a data set, by no loader."""
         return _Memory.DATA in self._ways(unit, node)
 
+    def always_rests(self, unit: Unit, node: cst.CSTNode) -> bool:
+        """Whether all ways that are known take it from a data set."""
+        return self._ways(unit, node) == {_Memory.DATA}
+
     def moved(self, unit: Unit, node: cst.CSTNode) -> bool:
         """Whether all ways that are known put it on the device."""
         return self._ways(unit, node) == {_Memory.DEVICE}

@@ -21,7 +21,7 @@ from ..syntax.definitions import unshadowed
 from ..syntax.walk import descendants, nodes_in
 from ..training.training import Training, whole
 
-_HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "logging.")
+_HARMLESS = ("builtins.", "torch.nn.init.", "torch.nn.utils.", "logging.", "itertools.")
 _HARMLESS_NAMES = frozenset({"torch.compile", "wandb.watch"})
 
 
@@ -199,7 +199,7 @@ class Early:
             worked = set(receivers)
         if _keeps_tensors(record):  # `[p.clone() for p in parameters]`, in a class that is given these
             worked |= self._owners(record.receiver)
-        given = {model for arg in record.node.args for model in self._models(arg)} - receivers
+        given = {model for arg in record.node.args for model in self._models(arg, record)} - receivers
         return worked | given if given and self._reads_weights(record) else worked
 
     def _reads_weights(self, record: CallRecord) -> bool:
@@ -213,9 +213,10 @@ class Early:
         )
         return not harmless and not origins(record.result, Role.OPTIMIZER, Role.SCHEDULER)
 
-    def _models(self, arg: cst.Arg) -> set[Origin]:
+    def _models(self, arg: cst.Arg, record: CallRecord) -> set[Origin]:
         held = self.state.values.get(arg.value)
-        return {whole(self.state, o) for o in origins(held, Role.MODEL)} | self._owners(held)
+        models = {whole(self.state, o) for o in origins(held, Role.MODEL)}
+        return models | self._owners(held) if outside_name(record) else models  # a list keeps the parameters themselves
 
     def _owners(self, slot: Slot | None) -> set[Origin]:
         """The models of which something holds parameters."""

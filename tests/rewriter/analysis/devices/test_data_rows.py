@@ -22,6 +22,7 @@ class Rows(Dataset):
         self.rows = torch.randn(32, 4)
         self.kinds = torch.arange(32) % 3
         self.mean = 0.5
+        self.words = {"end": 1}
     def __len__(self):
         return 32
     def __getitem__(self, i):
@@ -112,6 +113,7 @@ def test_on_the_cpu_all_rows_are_where_the_batch_is(each: str) -> None:
 
 
 LEFT = {
+    "a number that is looked up by a word": ("word = rows.words['end']\n        ends = x == word"),
     "moved by the script": "torch.equal(x[0], first.to(x.device))",
     "both on the CPU": "torch.equal(x[0].cpu(), first)",
     "a label": "same = y == rows[0][1]",
