@@ -6,12 +6,21 @@ So inner and outer edits nest, and nothing else changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
 from ..facts.torch_api import questions
 from ..findings import Finding, Severity
+from .comment_lines import (
+    before_definition,
+    joined_lines,
+    led,
+    lines_above,
+    lines_below,
+    surviving,
+    without_opening_blanks,
+)
 from .conditions import merged, opposite, pure
 from .edits import (
     AddArgument,
@@ -24,11 +33,9 @@ from .edits import (
     Remove,
     Replace,
     alternatives,
-    between,
-    speaks_of_device,
-    speaks_of_shape,
     with_argument,
 )
+from .parameters import with_parameter
 
 _BLOCKS = (cst.If, cst.With, cst.For, cst.While, cst.Try)
 
@@ -161,7 +168,7 @@ class _Application:
             return result
         for edit in self.other.get(node, ()):
             if isinstance(edit, AddParameter) and isinstance(result, cst.FunctionDef):
-                result = _with_parameter(result, edit)
+                result = with_parameter(result, edit)
             elif isinstance(edit, AddArgument) and isinstance(result, cst.Call):
                 result = with_argument(result, edit)
         replace = self.replace.get(node)
@@ -214,7 +221,7 @@ class _Application:
             ]
             removed = self.remove.get(statement)
             made = (
-                _Gone(_surviving(statement, removed.drops, removed.attached))
+                _Gone(surviving(statement, removed.drops, removed.attached))
                 if removed is not None
                 else self.transform(statement)
             )
@@ -225,27 +232,27 @@ class _Application:
             if isinstance(made, _Gone):
                 new: list[cst.CSTNode] = [*before, *after]
                 opened = opened or not result
-                own, taken = _below(taken, made.lines), []
+                own, taken = lines_below(taken, made.lines), []
                 if not new:
-                    carried = _joined(carried, own)
+                    carried = joined_lines(carried, own)
                     continue
             else:
                 placed = [_indented(n, indent) if n in self.created else n for n in _listed(made)]
-                own = _above(statement, placed)
-                own, taken = _below(taken, own), []
+                own = lines_above(statement, placed)
+                own, taken = lines_below(taken, own), []
                 if after and following is not None and following not in self.remove:
                     taken = alternatives(statement, following)
                     after[0] = after[0].with_changes(leading_lines=taken) if taken else after[0]
                 new = [*before, *placed, *after]
             if opened and not result and not carried:
-                own = _without_opening_blanks(own)
-            own = _joined(carried, own)
+                own = without_opening_blanks(own)
+            own = joined_lines(carried, own)
             opened, carried = False, []
             definition = isinstance(statement, (cst.FunctionDef, cst.ClassDef)) and not isinstance(made, _Gone)
             if definition and before:
-                new = _before_definition(new, own, len(before), result[-1] if result else None)
+                new = before_definition(new, own, len(before), result[-1] if result else None)
             else:
-                new = _led(new, own, len(before))
+                new = led(new, own, len(before))
             if removed is None and (replace := self.replace.get(statement)) is not None and replace.joins:
                 new = self.join(result, new)
             result.extend(new)
@@ -254,7 +261,7 @@ class _Application:
     def emptied(self, choice: cst.If, made: _Gone) -> _Gone:
         """What stays of an ``if`` that has gone with all in its block: not the comment that those would drop."""
         drops = [self.remove[inner].drops for inner in choice.body.body if inner in self.remove]
-        own = _surviving(choice, lambda comment: any(each(comment) for each in drops))
+        own = surviving(choice, lambda comment: any(each(comment) for each in drops))
         return _Gone([*own, *made.lines[len(choice.leading_lines) :]]) if drops else made
 
     def join(self, above: list[cst.CSTNode], new: list[cst.CSTNode]) -> list[cst.CSTNode]:
@@ -316,7 +323,7 @@ def _closed(node: cst.CSTNode, changes: dict[str, object]) -> cst.CSTNode | _Gon
     requires."""
     body = changes.get("body")
     if isinstance(node, cst.SimpleStatementLine) and body == []:
-        return _Gone(_surviving(node, lambda comment: False))
+        return _Gone(surviving(node, lambda comment: False))
     if isinstance(node, cst.IndentedBlock) and body == []:
         footer = changes.get("footer", node.footer)
         assert isinstance(footer, (list, tuple))
@@ -366,148 +373,3 @@ def _passing(block: object, gone: _Gone) -> cst.IndentedBlock:
 
 
 # Comments and blank lines ---------------------------------------------------------------------------------------------
-
-
-def _surviving(statement: cst.CSTNode, drops: Callable[[str], bool], attached: bool = False) -> list[cst.EmptyLine]:
-    """The lines above a removed statement that stay, and its trailing comment as a separate line."""
-    above = list(getattr(statement, "leading_lines", ()))
-    while attached and above and above[-1].comment is not None:
-        above.pop()
-    alone = sum(line.comment is not None for line in above) == 1  # a line of several may end a sentence of another
-    lines = [line for line in above if line.comment is None or not (alone and drops(line.comment.value))]
-    trailing = getattr(statement, "trailing_whitespace", None)
-    comment = trailing.comment if isinstance(trailing, cst.TrailingWhitespace) else None
-    if comment is not None and not (drops(comment.value) or _goes_along(comment.value, drops)):
-        lines.append(cst.EmptyLine(comment=comment))
-    return lines
-
-
-def _goes_along(comment: str, drops: Callable[[str], bool]) -> bool:
-    """Whether a comment on the line of a removed statement is on that alone: a shape; of a move, what another language
-    says, unless it plans something."""
-    foreign = not comment.isascii() and not any(word in comment for word in ("TODO", "FIXME", "XXX"))
-    return speaks_of_shape(comment) or (drops("# gpu") and (foreign or speaks_of_device(comment)))
-
-
-def _above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.EmptyLine]:
-    """The lines above what took the place of a statement: its own, and those that came with what it held."""
-    own, new = (list(getattr(node, "leading_lines", ())) for node in (statement, made[0] if made else statement))
-    return new if new[: len(own)] == own else own
-
-
-def _below(taken: list[cst.EmptyLine], lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """The lines above a statement, without those that went with the statement before it."""
-    return list(lines[len(taken) :] if list(lines[: len(taken)]) == taken else lines)
-
-
-def _joined(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """Kept lines followed by a statement's own lines, without doubling the blank lines between them."""
-    kept = list(carried)
-    if own and own[0].comment is None:
-        while kept and kept[-1].comment is None:
-            kept.pop()
-    return [*kept, *own]
-
-
-def _without_opening_blanks(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    start = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
-    return lines[start:]
-
-
-def _led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> list[cst.CSTNode]:
-    """Give the lines above a statement to its replacement: blank lines to the first new one, comments to the
-    statement."""
-    if not new:
-        return []
-    if not inserted:
-        return [new[0].with_changes(leading_lines=lines), *new[1:]]
-    start = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
-    first = new[0].with_changes(leading_lines=lines[:start])
-    rest = list(new[1:])
-    if lines[start:] and len(rest) >= inserted:
-        rest[inserted - 1] = rest[inserted - 1].with_changes(leading_lines=lines[start:])
-    elif rest and len(rest) >= inserted:
-        rest[inserted - 1] = rest[inserted - 1].with_changes(leading_lines=())
-    return [first, *rest]
-
-
-def _before_definition(
-    new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int, above: cst.CSTNode | None
-) -> list[cst.CSTNode]:
-    """Statements that are inserted before a function or class: it keeps the lines above it, and they follow the line
-    before them directly, unless that is no plain one."""
-    blank = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
-    first = [] if isinstance(above, cst.SimpleStatementLine) else lines[:blank]
-    return [
-        new[0].with_changes(leading_lines=first),
-        *new[1:inserted],
-        new[inserted].with_changes(leading_lines=lines),
-        *new[inserted + 1 :],
-    ]
-
-
-# Parameters and arguments ---------------------------------------------------------------------------------------------
-
-
-def _with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
-    new = _parameter(edit)
-    if edit.index is None:
-        return function.with_changes(params=_with_keyword_only(function.params, new))
-    params = list(function.params.params)
-    index = min(edit.index - len(function.params.posonly_params), len(params))
-    space = cst.Comma(whitespace_after=between(params))
-    new = new.with_changes(comma=space)
-    last = index == len(params) and not _more(function.params)
-    if index > 0 and last:
-        old, plain = params[-1], cst.SimpleWhitespace("")
-        comma, behind = _commas(old.comma, space)
-        params[-1] = old.with_changes(comma=comma, whitespace_after_param=plain)
-        new = new.with_changes(comma=behind, whitespace_after_param=old.whitespace_after_param)
-    elif index == len(params) and params:
-        params[-1] = params[-1].with_changes(comma=space)
-    elif last:
-        new = new.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    params.insert(index, new)
-    return function.with_changes(params=function.params.with_changes(params=params))
-
-
-def _with_keyword_only(old: cst.Parameters, new: cst.Param) -> cst.Parameters:
-    """Parameters with one more that only a keyword gives; on lines of their own where the others are."""
-    if old.kwonly_params or isinstance(old.star_arg, cst.Param) or not old.params:
-        return old.with_changes(kwonly_params=[*old.kwonly_params, new])
-    *params, last = old.params
-    space = cst.Comma(whitespace_after=between(old.params))
-    if old.star_kwarg is not None:
-        return old.with_changes(star_arg=cst.ParamStar(space), kwonly_params=[new.with_changes(comma=space)])
-    comma, behind = _commas(last.comma, space)
-    new = new.with_changes(comma=behind, whitespace_after_param=last.whitespace_after_param)
-    last = last.with_changes(comma=comma, whitespace_after_param=cst.SimpleWhitespace(""))
-    return old.with_changes(params=[*params, last], star_arg=cst.ParamStar(space), kwonly_params=[new])
-
-
-def _parameter(edit: AddParameter) -> cst.Param:
-    if not edit.default:
-        return cst.Param(cst.Name(edit.name))
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    return cst.Param(cst.Name(edit.name), default=cst.parse_expression(edit.default), equal=equal)
-
-
-_Comma = cst.Comma | cst.MaybeSentinel
-
-
-def _commas(old: _Comma, new: cst.Comma) -> tuple[_Comma, _Comma]:
-    """The commas of the last part and of a new one after it; a comment stays on its line."""
-    space = old.whitespace_after if isinstance(old, cst.Comma) else None
-    rest = new.whitespace_after
-    if isinstance(space, cst.ParenthesizedWhitespace) and isinstance(rest, cst.ParenthesizedWhitespace):
-        line = space.first_line
-        plain = line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
-        return (
-            cst.Comma(whitespace_after=rest.with_changes(first_line=line)),
-            cst.Comma(whitespace_after=space.with_changes(first_line=plain)),
-        )
-    return new, old
-
-
-def _more(params: cst.Parameters) -> bool:
-    return bool(params.kwonly_params) or params.star_kwarg is not None or isinstance(params.star_arg, cst.Param)
