@@ -87,9 +87,8 @@ def _part_parameters(call: EvaluatedCall, part: cst.BaseExpression, evaluate: Ev
 
 def method_of(state: State, bound: Bound) -> Function | None:
     """The function of the program that a method call runs."""
-    receiver = bound.receiver
-    klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
-    return klass.method(bound.name) if isinstance(klass, Klass) else None
+    klass = state.class_of(bound.receiver)
+    return klass.method(bound.name) if klass is not None else None
 
 
 def _configured(call: EvaluatedCall, function: Function, *, bound: bool) -> None:

@@ -133,8 +133,8 @@ def _held(state: State, thing: Thing, name: str, slot: Slot) -> None:
     """Let a slot hold what an attribute of a thing, or of its class, was given; a copy of a model has copies of its
     layers."""
     state.solver.flow(state.field(thing, name), slot)
-    klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
-    if isinstance(klass, Klass):
+    klass = state.class_of(thing)
+    if klass is not None:
         state.solver.flow(state.field(klass, name), slot)
     elif isinstance(thing, Origin) and name not in questions.of_modules() and not hasattr(dict, name):
         named_layers(state, thing, name, slot)
@@ -179,8 +179,8 @@ def attribute(state: State, node: cst.CSTNode, thing: Thing, name: str, slot: Sl
             solver.add(slot, state.origin(Role.DATASET, thing.node, "the data set of a loader"))
     if isinstance(thing, (Origin, Instance, Unknown)):
         _held(state, thing, name, slot)
-        klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
-        if isinstance(klass, Klass):
+        klass = state.class_of(thing)
+        if klass is not None:
             method = klass.method(name)
             if method is not None and method.decorated("property", "cached_property"):
                 bind_self(state, thing, method)

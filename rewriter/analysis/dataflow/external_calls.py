@@ -359,8 +359,8 @@ def _searched(call: EvaluatedCall, thing: Thing, *, name: str | None) -> None:
     state = call.state
     if isinstance(thing, External):
         registries.looked_up(state, call.unit, thing.qualified, name, call.result)
-    klass = state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
-    if isinstance(klass, Klass):
+    klass = state.class_of(thing)
+    if klass is not None:
         for word in [name] if name is not None else named_methods(state, call.unit, call.node.args[1].value, klass):
             state.solver.add(call.result, state.bound(thing, word))
             state.solver.flow(state.field(thing, word), call.result)

@@ -24,8 +24,8 @@ _INNER = frozenset({"modules", "children", "named_modules", "named_children"})
 def method_call(call: EvaluatedCall, bound: Bound) -> None:
     """Build the flow of a method call."""
     state, receiver, name = call.state, bound.receiver, bound.name
-    klass = state.klass.get(receiver) if isinstance(receiver, Origin) else getattr(receiver, "klass", None)
-    method = klass.method(name) if isinstance(klass, Klass) else None
+    klass = state.class_of(receiver)
+    method = klass.method(name) if klass is not None else None
     if isinstance(receiver, Instance) and _by_any_name(call, receiver, missing=method is None):
         return
     if method is not None:

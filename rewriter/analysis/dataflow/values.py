@@ -325,6 +325,11 @@ class State:
         assert isinstance(thing, External)
         return thing
 
+    def class_of(self, thing: Thing | None) -> Klass | None:
+        """The class of the program that an object has, of whatever role."""
+        found = self.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
+        return found if isinstance(found, Klass) else None
+
     def above(self, receiver: Thing, klass: Klass) -> Above:
         """A thing, seen from the bases of one of its classes."""
         thing = self._memo.setdefault(("above", receiver, klass), Above(receiver, klass))

@@ -18,10 +18,8 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import unshadowed
 from ..training.training import Training, whole
+from .host_tensors import PLAIN
 from .moves import Mover
-
-_PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
-"""Expressions to which a call can be appended as they are."""
 
 
 def fed_before_move(
@@ -44,7 +42,7 @@ def fed_before_move(
         for index, argument in enumerate(call.args):
             value = argument.value
             tensor = index == 0 or mover.made_on_host.new_tensor(unit, value)  # a flag, a number stay as they are
-            if isinstance(value, _PLAIN) and tensor and not argument.star and not yielded(state, unit, value):
+            if isinstance(value, PLAIN) and tensor and not argument.star and not yielded(state, unit, value):
                 because = "the script had the model on the CPU here, and prepare has moved it"
                 yield unit, Placement(value, Move.PLACE, because)
 

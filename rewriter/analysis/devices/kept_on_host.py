@@ -77,8 +77,8 @@ class _Keepers:
         if held is None or unit is None or not self._meets(unit, node):
             return
         for thing in held.things:
-            klass = self._state.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
-            if isinstance(klass, Klass):
+            klass = self._state.class_of(thing)
+            if klass is not None:
                 prepared, written = self._is_prepared(thing), _is_written(unit, node)
                 yield from self._assigned(klass, node.attr.value, prepared=prepared, written=written)
 

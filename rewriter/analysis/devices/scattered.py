@@ -19,10 +19,9 @@ from ...facts.torch_api import process_calls
 from ..dataflow.callees import outside_name
 from ..dataflow.values import Unit, Wrapped, origins
 from ..syntax.nodes import is_constant, keyword
+from .host_tensors import PLAIN
 from .moves import Mover
 
-_PLAIN = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
-"""Expressions to which a call can be appended as they are."""
 _THREADS = "nn.DataParallel"
 
 
@@ -41,7 +40,7 @@ def scattered(
             if is_constant(value):
                 continue
             if mover.made_on_host.new_tensor(unit, value):
-                if isinstance(value, _PLAIN) and not arg.star and value not in cut:
+                if isinstance(value, PLAIN) and not arg.star and value not in cut:
                     yield Placement(value, Move.PLACE, f"{wrapper} moved it, and is removed")
                 else:
                     yield unmoved_input(unit, value, wrapper)

@@ -35,15 +35,13 @@ def weighted(state: State, reach: Reach, training: Training) -> Iterator[tuple[U
     seen: set[cst.CSTNode] = set()
     for record in training.backwards:
         for loss in _losses(state, record):
-            maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
-            made_by = state.calls.get(maker) if isinstance(maker, cst.Call) else None
-            names = normalisers(state, reach, made_by, kind_of_loss(loss, made_by)) if made_by is not None else []
-            if names and made_by is not None and maker not in seen:
+            made_by, names = divisors(state, reach, loss)
+            if names and made_by is not None and made_by.node not in seen:
                 made = state.calls.get(loss.node) if isinstance(loss.node, cst.Call) else None
                 if made is not None and reduction_of(state, made.unit, made.node) == "sum":
                     continue  # a sum of weighted rows is the sum of what the processes add up
-                seen.add(maker)
-                yield made_by.unit, WeightedMean(maker, f"normalises this loss by its own {names[0]}")
+                seen.add(made_by.node)
+                yield made_by.unit, WeightedMean(made_by.node, f"normalises this loss by its own {names[0]}")
 
 
 def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
@@ -61,14 +59,21 @@ def _losses(state: State, record: CallRecord) -> Iterator[Origin]:
 _GIVING = (cst.Name, cst.Call)
 
 
-def kind_of_loss(loss: Origin, made: CallRecord) -> Loss | Criterion:
+def divisors(state: State, reach: Reach, loss: Origin) -> tuple[CallRecord | None, list[str]]:
+    """The call that says by what a loss divides, which makes it or its criterion, and its arguments that do."""
+    maker = loss.source.node if loss.source is not None and loss.source.role is Role.CRITERION else loss.node
+    made = state.calls.get(maker) if isinstance(maker, cst.Call) else None
+    return made, _normalisers(state, reach, made, _kind(loss, made)) if made is not None else []
+
+
+def _kind(loss: Origin, made: CallRecord) -> Loss | Criterion:
     """What the tables say of a loss; of one that they do not have, that its arguments have names."""
     if loss.source is not None and loss.source.role is Role.CRITERION:
         return transfer(loss.source.qualified, Criterion) or Criterion()
     return transfer(outside_name(made), Loss) or Loss()
 
 
-def normalisers(state: State, reach: Reach, record: CallRecord, kind: Loss | Criterion) -> list[str]:
+def _normalisers(state: State, reach: Reach, record: CallRecord, kind: Loss | Criterion) -> list[str]:
     """By which of its arguments a loss may divide, beside the number of rows; those that it leaves out where the
     program says so, or has targets of that class."""
     asked = {"weight": kind.weight, "ignore_index": kind.ignored}

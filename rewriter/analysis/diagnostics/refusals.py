@@ -35,6 +35,7 @@ from ..layouts.by_hand.data_sources import is_data
 from ..layouts.by_hand.trainings import counts_rounds, is_undefined
 from ..layouts.by_hand.trial import Obstacle
 from ..syntax.definitions import added_to, bindings_value, plain_values
+from ..syntax.names import LONGEST
 from ..syntax.nodes import dotted, import_source
 from ..syntax.scopes import Binding
 from ..syntax.walk import nodes_in
@@ -241,7 +242,7 @@ def _unknown_maker(
         record = state.calls.get(node)
         unknown = record is not None and not outside_name(record) and not reach.called(node) and not record.callees
         text = unit.names.one_line(node)
-        return (f"`{text}`" if len(text) <= _LONGEST else "a call") if unknown else None
+        return (f"`{text}`" if len(text) <= LONGEST else "a call") if unknown else None
     binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
     if binding is None or node in seen or not isinstance(node, cst.Name):
         return None
@@ -250,10 +251,6 @@ def _unknown_maker(
         values = list(reach.given(binding))
     found = (_unknown_maker(state, reach, other, value, seen | {node}) for other, value in values)
     return next((maker for maker in found if maker is not None), None)
-
-
-_LONGEST = 60
-"""Longer code is not repeated in a finding."""
 
 
 _STARTS = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})

@@ -22,6 +22,7 @@ from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit
 from ..effects.existing_guards import guarded
 from ..syntax.definitions import plain_values
+from ..syntax.names import LONGEST
 from ..syntax.nodes import positional
 from ..syntax.walk import descendants, nodes_in
 
@@ -283,7 +284,4 @@ def _is_sorted(unit: Unit, read: cst.CSTNode) -> bool:
 def _text(unit: Unit, node: cst.CSTNode) -> str:
     """An expression on one line, shortened."""
     text = unit.names.one_line(node)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-
-
-_LONGEST = 60
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

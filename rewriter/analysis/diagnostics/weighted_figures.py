@@ -19,7 +19,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.values import Unit, origins
 from ..layouts.loss_reductions import reduction_of
 from ..training.training import Training
-from .differences import kind_of_loss, normalisers
+from .differences import divisors
 
 
 def weighted_figures(
@@ -32,7 +32,7 @@ def weighted_figures(
     computed from them is as in the script.
     """
     state = reach.state
-    together = {g.node for g in gathers or () if g.form is Form.GATHER}
+    together = {g.node for g in gathers if g.form is Form.GATHER}
     seen: set[cst.CSTNode] = set()
     for loop in (loop for loop in training.eval_loops if loop in shared and isinstance(loop, cst.For)):
         home = reach.unit_of(loop, unit)
@@ -47,8 +47,6 @@ def weighted_figures(
             made = next((o for o in origins(record.result, Role.LOSS) if o.node is call), None)
             if made is None:
                 continue
-            maker = made.source.node if made.source is not None and made.source.role is Role.CRITERION else call
-            by = state.calls.get(maker) if isinstance(maker, cst.Call) else None
-            names = normalisers(state, reach, by, kind_of_loss(made, by)) if by is not None else []
+            _, names = divisors(state, reach, made)
             if names and reduction_of(state, unit, record.node) == "mean":
                 yield WeightedFigure(record.node, names[0])

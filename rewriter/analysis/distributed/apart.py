@@ -16,10 +16,8 @@ from ...facts.reasons import Reason
 from ...facts.reasons.distributed import MetApart, UnmovedBatches
 from ..dataflow.code_place import CodePlace
 from ..dataflow.values import Unit
+from ..syntax.names import LONGEST
 from .guards import Guards
-
-_LONGEST = 60
-"""Longer code is not repeated in a finding."""
 
 
 def condition(guards: Guards, unit: Unit, node: cst.CSTNode) -> CodePlace | None:
@@ -69,4 +67,4 @@ def _text(unit: Unit, node: cst.CSTNode) -> str:
         text = f"for {code(node.target)} in {code(node.iter)}"
     else:
         text = code(node).strip().split("\n")[0].strip().removesuffix(":")
-    return f"`{text}`" if len(text) <= _LONGEST else "a piece of code"
+    return f"`{text}`" if len(text) <= LONGEST else "a piece of code"

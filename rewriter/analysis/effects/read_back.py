@@ -20,6 +20,7 @@ from ...facts.reasons.effects import ListedEarly, NoWaitInTry
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.values import State, Unit
 from ..layouts.swallowed_errors import survivals
+from ..syntax.names import LONGEST
 from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
 from .checkpoints import waits
@@ -29,8 +30,6 @@ from .path_roots import Root
 
 _WROTE = "this run wrote the file, and all processes read it"
 _TAKEN = "every process has read {where}the file that is taken away here, or written anew"
-_LONGEST = 60
-"""Longer code is not repeated in a reason."""
 _MAY_HAVE_WRITTEN = "this run may have written the file, and all processes read it"
 _PASSED = (cst.With, cst.IndentedBlock)
 """What may enclose a read below the block of the write, so that the read is sure to run, and once: there all processes
@@ -337,7 +336,7 @@ def _of_load(unit: Unit, node: cst.CSTNode, writers: Iterable[cst.CSTNode]) -> _
 def _taken(unit: Unit, met: _Meeting) -> str:
     """Why all wait before a file is taken away, with the line that has read it: it may be far above."""
     code = next((unit.names.one_line(node) for node in met.earlier if node in unit.names.parents), "")
-    return _TAKEN.format(where=f"in `{code}` " if 0 < len(code) <= _LONGEST else "")
+    return _TAKEN.format(where=f"in `{code}` " if 0 < len(code) <= LONGEST else "")
 
 
 def _needed(unit: Unit, meetings: Iterable[_Meeting]) -> list[_Meeting]:

@@ -20,12 +20,13 @@ from ..dataflow.callees import method_name
 from ..dataflow.values import State, Unit, origins
 from ..syntax.definitions import plain_values
 from ..syntax.leaving import HANDLERS
+from ..syntax.names import LONGEST
 from ..syntax.nodes import is_zero
 from ..syntax.walk import descendants
 from ..training.training import Training
 from .batch_shapes import row_counts
 from .conditions import TESTED, Tested, own_conditions
-from .decisions import LONGEST, Decision, Joint, deciding, has_one_size, joint_of, spelled, undecided
+from .decisions import Decision, Joint, deciding, has_one_size, joint_of, spelled, undecided
 from .divergence import Equality
 from .left_out_steps import left_out_together
 from .loop_layouts import layouts_of

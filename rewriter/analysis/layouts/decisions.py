@@ -21,6 +21,7 @@ from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.met import Met
 from ..dataflow.values import CallRecord, State, Unit, origins
+from ..syntax.names import LONGEST
 from ..syntax.nodes import keyword
 from ..syntax.spots import Spots
 from ..syntax.walk import children, descendants, nodes_in
@@ -36,8 +37,6 @@ _CHOOSING = (cst.If, cst.While, cst.IfExp, cst.BooleanOperation, cst.Match)
 Loop = cst.For | cst.CompFor
 Choosing = cst.If | cst.While | cst.IfExp | cst.BooleanOperation | cst.Match
 _SETTINGS = ("lr", "momentum", "weight_decay")
-LONGEST = 60
-"""Longer code is not repeated in a finding."""
 _OTHER_CODE = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
 
 

@@ -18,6 +18,8 @@ from .scopes import Binding, Scope
 from .walk import One, Three, Two
 
 LoopNode = cst.For | cst.While
+LONGEST = 60
+"""Longer code is not repeated in a sentence."""
 _BLOCKS = frozenset({cst.IndentedBlock, cst.Module, cst.SimpleStatementSuite})
 
 

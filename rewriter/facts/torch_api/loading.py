@@ -78,12 +78,13 @@ class _Tables(NamedTuple):
     """Those with a star, the one with the most letters first."""
 
 
+@cache
 def row(name: str) -> ApiRow | None:
     """The row of an operation, by its full name: ``torch.nn.functional.relu``, ``torch.Tensor.sum``."""
-    try:
-        return _rows[name]
-    except KeyError:
-        return _rows.setdefault(name, _looked_up(name))
+    tables = _tables()
+    if name in tables.exact and "*" not in name:
+        return _row(name)
+    return next((_row(star.key) for star in tables.starred if star.fits(name)), None)
 
 
 def transfer(name: str, kind: type[Kind]) -> Kind | None:
@@ -113,17 +114,6 @@ def packages() -> frozenset[str]:
 def methods(owner: str, kind: type[tuple[object, ...]]) -> frozenset[str]:
     """The names of the methods of a class that are of a kind: of ``torch.Tensor``, of ``torch.nn.Module``."""
     return frozenset(name.removeprefix(f"{owner}.") for name in named(kind) if name.rpartition(".")[0] == owner)
-
-
-_rows: dict[str, ApiRow | None] = {}
-"""What was asked for: the same names come again and again."""
-
-
-def _looked_up(name: str) -> ApiRow | None:
-    tables = _tables()
-    if name in tables.exact and "*" not in name:
-        return _row(name)
-    return next((_row(star.key) for star in tables.starred if star.fits(name)), None)
 
 
 @cache
