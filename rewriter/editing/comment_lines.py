@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import libcst as cst
 
-from .edits import speaks_of_device, speaks_of_shape
+from .edits import is_other_device, speaks_of_device, speaks_of_shape
 
 
 def surviving(statement: cst.CSTNode, drops: Callable[[str], bool], attached: bool = False) -> list[cst.EmptyLine]:
@@ -27,7 +27,8 @@ def _goes_along(comment: str, drops: Callable[[str], bool]) -> bool:
     """Whether a comment on the line of a removed statement is on that alone: a shape; of a move, what another language
     says, unless it plans something."""
     foreign = not comment.isascii() and not any(word in comment for word in ("TODO", "FIXME", "XXX"))
-    return speaks_of_shape(comment) or (drops("# gpu") and (foreign or speaks_of_device(comment)))
+    of_device = speaks_of_device(comment) or is_other_device(comment)
+    return speaks_of_shape(comment) or (drops("# gpu") and (foreign or of_device))
 
 
 def lines_above(statement: cst.CSTNode, made: Sequence[cst.CSTNode]) -> list[cst.EmptyLine]:

@@ -148,12 +148,24 @@ def speaks_of_device(comment: str) -> bool:
 
 _FEW = 8
 _KIND = r"(?:(?:shape|sizes?|dims?|tensor|torch\.size|float\d*|int\d*|long|bool|of|is)\b|->|[-:=,])\s*"
-_SIZES = re.compile(rf"#+\s*(?:{_KIND})*(?:[\[(][\w\s,.:*+/-]*[\])]\s*(?:{_KIND})*)+$", re.IGNORECASE)
+_SIZE = r"\(?[\[(][\w\s,.:*+/-]*[\])]\)?"
+_SIZES = re.compile(rf"#+\s*(?:{_KIND})*(?:{_SIZE}\s*(?:{_KIND})*)+$", re.IGNORECASE)
 
 
 def speaks_of_shape(comment: str) -> bool:
-    """Whether a comment only gives the shape of what its line assigns: ``# shape: [B, T]``."""
+    """Whether a comment only gives the shape of what its line assigns: ``# shape: [B, T]``, ``# torch.Size([B, T])``."""
     return _SIZES.match(comment) is not None
+
+
+def is_other_device(comment: str) -> bool:
+    """Whether a comment is another choice of the device, in code: ``# "cuda" if torch.cuda.is_available() else "cpu"``."""
+    try:
+        code = cst.parse_expression(comment.lstrip("# \t"))
+    except cst.ParserSyntaxError:
+        return False
+    return isinstance(code, (cst.IfExp, cst.Call, cst.SimpleString)) and any(
+        w in comment for w in ("cuda", "cpu", "mps")
+    )
 
 
 def alternatives(statement: cst.CSTNode, following: cst.CSTNode) -> list[cst.EmptyLine]:
