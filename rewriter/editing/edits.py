@@ -153,12 +153,12 @@ _SIZES = re.compile(rf"#+\s*(?:{_KIND})*(?:{_SIZE}\s*(?:{_KIND})*)+$", re.IGNORE
 
 
 def speaks_of_shape(comment: str) -> bool:
-    """Whether a comment only gives the shape of what its line assigns: ``# shape: [B, T]``, ``# torch.Size([B, T])``."""
+    """Whether a comment only gives the shape of what its line assigns: ``# shape: [B, T]``, ``# torch.Size([B])``."""
     return _SIZES.match(comment) is not None
 
 
 def is_other_device(comment: str) -> bool:
-    """Whether a comment is another choice of the device, in code: ``# "cuda" if torch.cuda.is_available() else "cpu"``."""
+    """Whether a comment is another choice of the device, in code: ``# "cuda" if cuda.is_available() else "cpu"``."""
     try:
         code = cst.parse_expression(comment.lstrip("# \t"))
     except cst.ParserSyntaxError:
