@@ -137,3 +137,4 @@ for x, y in DataLoader(pictures, batch_size=8, shuffle=True):
 def test_layers_that_no_call_asks_for_are_not_told(given: str, told: bool) -> None:
     (file,) = migrate([decode(LAYERS.format(given=given).encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert ("batch-norm" in [found.id for found in file.diagnoses]) is told
+    assert ("statistics" in [trait.kind for trait in file.traits]) is told
