@@ -214,7 +214,7 @@ class Surveyor:
 
     def _reaching(self, changed: Sequence[Path]) -> list[Program]:
         """The programs of the project that reach one of some files."""
-        projects = {id(files): files for files in map(self.map.project, changed)}
+        projects = {id(files): files for files in map(self.map.extent, changed)}
         universe = list(dict.fromkeys(path for files in projects.values() for path in files))
         universe = [path for path in universe if not self._raw(path).excludes(path)]
         working = [path for path in universe if self._works(path) or self._helps(path)]

@@ -146,6 +146,18 @@ def test_a_refusal_names_the_command_for_its_line(explain: Explain, capsys: pyte
     assert "To learn more: migrate --explain train.py:12\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("start", [".", "lib"])
+def test_a_module_in_a_folder_is_explained_by_the_script_above(
+    start: str, explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("lib").mkdir()
+    Path("lib/engine.py").write_text(CALM)
+    Path("calm.py").write_text(f"from lib.engine import *\n{SCRIPT}")
+    monkeypatch.chdir(tmp_path / start)
+    status, out, _ = explain("lib/engine.py:10" if start == "." else "engine.py:10")
+    assert status == NOTHING and "10 +        accelerator.backward(loss)" in out
+
+
 def test_places_are_told_from_ids() -> None:
     assert place_of(["local-decision"]) is None and place_of(["a.py"]) is None
     assert place_of(["src/a b.py:3"]) == AskedLine(Path("src/a b.py"), 3)

@@ -237,7 +237,7 @@ def test_many_programs_have_a_line_each_the_worst_first(migrate: Migrate) -> Non
     assert table[1].split()[:2] == ["blocked", "r4/train.py"]
     assert [line.split()[:2] for line in table[2:]] == [["ready", f"r{n}/train.py"] for n in (0, 1, 2, 3, 5)]
     assert (
-        "backward: " not in answer.err and "Details:   migrate --details ., or name one of the scripts\n" in answer.err
+        "backward: " not in answer.err and "Details:   migrate --details .  # or name one of the scripts\n" in answer.err
     )
     assert answer.out.count(b"--- a/") == 5, "the patch is whole"
     details = migrate("--details", ".")

@@ -11,6 +11,7 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import RawConfig, Target
+from torchlift.rewriter.project.import_graph import Library
 from torchlift.rewriter.project.reconcile import _kept
 from torchlift.rewriter.project.scan import Survey, Surveyor
 from torchlift.rewriter.report.expect import expectations
@@ -659,6 +660,33 @@ def test_by_itself(look: Look) -> None:
 @pytest.mark.parametrize("given", ["engine.py", "data.py", "train.py"])
 def test_a_hook_migrates_the_programs_that_reach_a_changed_file(given: str, look: Look) -> None:
     assert set(changed(look(PROGRAM, given, hook=True))) == {"train.py", "engine.py"}
+
+
+@pytest.mark.parametrize("start", [".", "lib", "lib/deep", "/"])
+@pytest.mark.parametrize("given", ["lib/engine.py", "lib/deep/data.py"])
+def test_a_hook_finds_the_script_above_where_nothing_marks_a_project(
+    given: str, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without git or a pyproject.toml, a changed module in a sub-folder was nobody's, and the hook had nothing to do."""
+    train = TRAIN.replace("from engine", "from lib.engine").replace("from data", "from lib.deep.data")
+    files = {"train.py": train, "lib/engine.py": ENGINE, "lib/deep/data.py": DATA}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path / start)
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path(os.path.relpath(tmp_path / given))], hook=True)
+    assert {os.path.relpath(file.source.path, tmp_path) for file in survey.files} == {"train.py", "lib/engine.py"}
+
+
+def test_a_folder_of_all_kinds_of_projects_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "own/lib").mkdir(parents=True)
+    (tmp_path / "stray.py").write_text("import own.lib.a\n")
+    (tmp_path / "own/b.py").write_text("import lib.a\n")
+    (tmp_path / "own/lib/a.py").write_text("")
+    for start in (tmp_path, tmp_path / "own/lib"):
+        monkeypatch.chdir(start)
+        assert Library().extent(tmp_path / "own/lib/a.py") == tmp_path / "own"
 
 
 @pytest.mark.parametrize("given", ["alone.py", "lib.py"], ids=["no torch", "a library that nobody starts"])
