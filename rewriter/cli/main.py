@@ -14,7 +14,7 @@ from ..config import ConfigError
 from ..rule import Entry
 from ..source import SourceError
 from ..verify.options import VerifyError
-from .output import for_machines, in_short, listed, out, say, summarise, write_bytes, write_page
+from .output import fail, for_machines, in_short, listed, out, say, summarise, write_bytes, write_page
 from .progress import ProgressBar
 from .request import Request, parse
 from .usage import UsageError
@@ -51,7 +51,7 @@ def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
         if os.environ.get("TORCHLIFT_DEBUG") == "1":
             raise
         cause = f"internal error ({type(error).__name__}: {error})".replace("\n", " ")
-        say(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
+        fail(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
         return FAILED
     return status
 
@@ -77,9 +77,9 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
         return _migrate(catalogue, request)
     except UsageError as error:
         message = str(error).rstrip(".")
-        say(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
+        fail(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
     except (ConfigError, SourceError, VerifyError) as error:
-        say(str(error))
+        fail(str(error))
     return FAILED
 
 
@@ -128,24 +128,21 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         survey = surveyor.look_at(data, "<stdin>")
     for note in surveyor.migrations.notes() if request.verbose else ():
         say(f"cache: {note}")
-    idle: list[str] = []
     if request.options.assume:
         from .assumed import unmatched
 
         texts = (source.text for program in survey.programs for source in program.sources)
-        idle = list(unmatched(request.options.assume, texts))
+        if idle := list(unmatched(request.options.assume, texts)):
+            for line in idle:
+                fail(line)
+            return FAILED
     if not survey.files and not survey.refused and request.format == "text":
         if request.write and data is not None:
             write_bytes(data)
         sys.stderr.write(f"Nothing to do: {survey}.\n")
-        _say_all(idle)
         return NOTHING
 
-    from ..result import Result
-
-    result = Result(tuple(survey.files), survey.checked, survey.options)
-    if request.interactive or request.format != "text":
-        _say_all(idle)
+    result = survey.result()
     if request.interactive:
         return _ask(catalogue, request, result, survey)
     status = _status(result, survey.refused, request.check)
@@ -177,13 +174,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         drawn = _show(result, request)
     if not request.roles or survey.refused:
         _summarise(result, survey, request, writes, verdict, drawn)
-    _say_all(idle)  # last: above a long preview nobody reads it
     return status
-
-
-def _say_all(lines: Sequence[str]) -> None:
-    for line in lines:
-        say(line)
 
 
 def _is_shorter(result: Result, survey: Survey, request: Request) -> bool:
@@ -282,15 +273,14 @@ def _summarise(
         result = as_written(result)
     hints = list(_hints(result, survey, request, writes, verdict))
     verb = "changed" if writes else "would change"
-    summarise(result, survey, request, verb=verb, hints=hints if verdict is None else (), drawn=drawn)
-    if verdict is not None:
+    if verdict is not None:  # what was asked for comes first
         from shutil import get_terminal_size
 
         from ..report.verdict import verdict_text
 
         color, width = request.color and sys.stderr.isatty(), get_terminal_size((120, 24)).columns
-        sys.stderr.write("\n" + verdict_text(verdict, color=color, width=width))
-        sys.stderr.write("".join(f"{line}\n" for line in ["", *hints]))
+        sys.stderr.write(verdict_text(verdict, color=color, width=width) + "\n")
+    summarise(result, survey, request, verb=verb, hints=hints, drawn=drawn)
 
 
 def _hints(
@@ -305,6 +295,8 @@ def _hints(
     paths = _free(result, survey) if hook else request.paths
     first, named = some(paths)
     script = len(request.paths) == 1 and request.paths != ("-",) and not Path(request.paths[0]).is_dir()
+    if survey.unparsed:
+        yield f"Not read:  {survey.unread()}"
     if request.write and not writes and result.changed:
         if survey.refused or result.blocked:
             yield f"Nothing was written: a file is {'in error' if survey.refused else 'blocked'}."

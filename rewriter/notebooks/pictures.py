@@ -74,7 +74,7 @@ def widgets_of(texts: Sequence[str]) -> frozenset[str]:
         for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
-        if _WIDGETS == (getattr(node, "module", None) or alias.name).partition(".")[0] or alias.name == _FIGURE
+        if (getattr(node, "module", None) or alias.name).partition(".")[0] == _WIDGETS or alias.name == _FIGURE
     }
     for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):

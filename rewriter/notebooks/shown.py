@@ -156,7 +156,9 @@ def shows_figures(statements: Sequence[ast.stmt]) -> bool:
 
 def how_shown(name: str) -> str:
     """The call by which a process shows what a library draws."""
-    return "plt.show()" if name in _FIGURES else "its show() or display(...)" if name in _INTERACTIVE else "display(...)"
+    if name in _FIGURES:
+        return "plt.show()"
+    return "its show() or display(...)" if name in _INTERACTIVE else "display(...)"
 
 
 def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:

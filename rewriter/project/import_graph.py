@@ -168,15 +168,20 @@ class Library:
 
     def _imports_from(self, folder: Path, name: str) -> bool:
         """Whether a module in a folder imports from the folder of a name in it."""
-        for path in self.modules(folder):
-            try:
-                if name.encode() in self.data(path) and any(
-                    each.module.partition(".")[0] == name for each in self.imports(path)
-                ):
-                    return True
-            except SourceError:  # said where the file is looked at
-                continue
-        return False
+        return any(name.encode() in self._text(path) and name in self._tops(path) for path in self.modules(folder))
+
+    def _text(self, path: Path) -> bytes:
+        try:
+            return self.data(path)
+        except SourceError:  # said where the file is looked at
+            return b""
+
+    def _tops(self, path: Path) -> set[str]:
+        """The first names of what a file imports; none where it is not Python."""
+        try:
+            return {each.module.partition(".")[0] for each in self.imports(path)}
+        except SourceError:
+            return set()
 
     def search(self, script: Path) -> list[Path]:
         """The folders in which absolute imports of a script are looked up."""
