@@ -72,7 +72,8 @@ def _ids(context: click.Context, option: click.Parameter, begun: str) -> Sequenc
     from ..report.explaining import of_one_case, sections
 
     ids = [id for id in dict.fromkeys((*(context.obj or ()), *sections())) if id.startswith(begun)]
-    ids += [case for id in sections() for case in of_one_case(id) if begun and case.startswith(begun)]
+    named = [id for id in sections() if begun.startswith(id)]  # the cases of one, once it is written out
+    ids += [case for id in named for case in of_one_case(id) if case.startswith(begun)]
     return ids or [CompletionItem(begun, type="file")]
 
 

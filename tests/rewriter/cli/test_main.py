@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
@@ -596,6 +597,24 @@ def test_a_hook_names_the_file_of_which_something_may_be_said(migrate: Migrate) 
     _write("free.py", f"{free}    model(x).mean().backward()\n    optimizer.step()\n".encode())
     lines = migrate("--hook", "--check", "blocked.py", "free.py").err.splitlines()
     assert "If `rows` is a loader: migrate --hook --assume loader=rows blocked.py" in lines
+
+
+@pytest.mark.parametrize("word", ["local-decision-loop", "local-decision:loop", "local-decision: loop"])
+def test_one_case_of_a_finding_is_explained(word: str, migrate: Migrate) -> None:
+    answer = migrate("--explain", *word.split(" "))
+    assert answer.status == 0 and answer.out.startswith(b"local-decision: loop\n")
+    assert answer.out.endswith(b"findings.md#local-decision-loop\n") and b"local-decision: step" not in answer.out
+    whole = migrate("--explain", "local-decision").out
+    assert whole.endswith(b"One case alone: migrate --explain local-decision-step\n")
+    assert "Did you mean local-decision-loop?" in migrate("--explain", "local-decision-lop").err
+
+
+def test_cases_are_completed() -> None:
+    from torchlift.rewriter.cli.options import _ids, command
+
+    context = click.Context(command)
+    assert "local-decision-loop" in _ids(context, command.params[0], "local-decision-")
+    assert "local-decision-loop" not in _ids(context, command.params[0], "")
 
 
 def test_several_ids_are_explained(migrate: Migrate) -> None:
