@@ -10,7 +10,16 @@ from textwrap import shorten
 
 from ..audit.ids import MODULES
 from ..config import ConfigError, check_word
-from ..report.explaining import documented, explained, explanation, of_a_rule, of_one_case, one_sentence, sections, spelled
+from ..report.explaining import (
+    documented,
+    explained,
+    explanation,
+    of_a_rule,
+    of_one_case,
+    one_sentence,
+    sections,
+    spelled,
+)
 from ..rule import Entry
 from .invoked import invoked
 from .output import listed, out

@@ -64,7 +64,9 @@ def meaning(id: str, case: str = "") -> str:
 
 def spelled(word: str) -> tuple[str, str] | None:
     """The id and the case that a word names: ``local-decision-loop``, ``local-decision:loop``; None for others."""
-    return next(((id, case) for id in sections() for case in cases(id) if word in (f"{id}-{case}", f"{id}:{case}")), None)
+    return next(
+        ((id, case) for id in sections() for case in cases(id) if word in (f"{id}-{case}", f"{id}:{case}")), None
+    )
 
 
 def of_one_case(id: str) -> list[str]:
