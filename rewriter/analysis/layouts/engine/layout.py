@@ -75,6 +75,8 @@ class Shard(Layout):
     """It has some of the batch's rows, chosen by what is in them: how many differs between processes."""
     host: bool | None = field(default=False, compare=False)
     """It is no tensor: a number, a list, an array; None where it is one on some path only."""
+    flat: bool = field(default=False, compare=False)
+    """Where its rank is not known: it may have one value for each row, as the losses of rows that are not reduced."""
     assumed: Unclear | None = field(default=None, compare=False)
     """It is what a model gives for rows, of which no more is known: perhaps one number. Why, and what gives it."""
 
@@ -186,6 +188,8 @@ class Unclear(Layout):
     """It is computed from the number of rows, and from nothing else that differs."""
     figure: bool = False
     """It is what all rows make together, but for the largest or the smallest of them: a deviation, a norm, a median."""
+    ranked: Literal["", "all", "some"] = ""
+    """All rows are put in the order of their size, or some are taken, or weighed, by their place in it."""
     remedy: str = field(default="", compare=False)
     """What can be changed in the script, so that it can be said."""
 

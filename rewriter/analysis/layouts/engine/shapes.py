@@ -209,6 +209,8 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
         layouts: of what each element names; of slices that are plain, replicated.
         node: for the reason.
     """
+    if isinstance(value, Unclear) and value.ranked:
+        return cut(value, not _takes_all(index[0]))
     for layout in layouts:
         if isinstance(layout, (Unclear, Mixed)):
             return layout if isinstance(layout, Unclear) else _lost(node)
@@ -239,6 +241,12 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
         held = _of_rows(Shard(value.dim), index, layouts, node) if value.dim is not None else None
         return replace(value, dim=held.dim) if isinstance(held, Shard) else replace(_lost(node), whole=value)
     return _lost(node)
+
+
+def cut(layout: Layout, some: bool) -> Layout:
+    """What is taken of a value by place: of rows in the order of their size the largest, or the smallest."""
+    ranked = some and isinstance(layout, Unclear) and layout.ranked
+    return replace(layout, ranked="some") if isinstance(layout, Unclear) and ranked else layout
 
 
 def _unfit(mask: Shard, part: cst.BaseSlice, node: cst.CSTNode) -> Unclear:
