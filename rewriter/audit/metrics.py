@@ -26,6 +26,7 @@ from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
 from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants
+from ..facts.container_methods import adds
 from ..facts.torch_api import process_calls
 from ..findings import Finding, Severity
 from .program import AuditedProgram
@@ -33,7 +34,6 @@ from .rule import AuditRule, Found
 
 _WORDS = ("all_reduce", "reduce_", "synchronize", "sync_")
 """How functions of scripts are named that join what processes have found."""
-_COLLECTS = frozenset({"append", "extend", "update", "add_batch", "add"})
 
 
 def metrics_of_one_rank(program: AuditedProgram) -> Found:
@@ -69,7 +69,7 @@ def _carried(unit: Unit, loop: cst.For) -> Iterator[tuple[str, cst.CSTNode]]:
         target: cst.BaseExpression | None = None
         if isinstance(node, cst.AugAssign):
             target = node.target
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and method_name(node) in _COLLECTS:
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _takes_in(method_name(node)):
             target = node.func.value
         if isinstance(node, cst.Assign) and isinstance(node.value, cst.BinaryOperation):
             left = node.targets[0].target
@@ -123,3 +123,8 @@ def _joins(program: AuditedProgram, call: cst.Call) -> bool:
 
 
 RULE = AuditRule("one-rank-metric", __doc__, metrics_of_one_rank)
+
+
+def _takes_in(method: str) -> bool:
+    """Whether a method adds to a list, a meter or a metric of a library."""
+    return adds(method) or method == "add_batch"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import libcst as cst
@@ -154,13 +155,11 @@ def _by_name(names: Names) -> dict[str, Scope]:
     return {scope.qualname: scope for scope in scopes if times[scope.qualname] == 1}
 
 
-def _mentioned(tree: cst.Module) -> Iterator[str]:
+@lru_cache(maxsize=512)  # the modules beside one that changes are the same for the next one
+def _mentioned(tree: cst.Module) -> frozenset[str]:
     """Every name, attribute and string of a module: what may read a name of another one."""
-    for node in descendants(tree):
-        if isinstance(node, cst.Name):
-            yield node.value
-        elif isinstance(node, cst.SimpleString):
-            yield str(node.raw_value)
+    nodes = nodes_in(tree, cst.Name, cst.SimpleString)
+    return frozenset(node.value if isinstance(node, cst.Name) else str(node.raw_value) for node in nodes)
 
 
 def _asked_of_others(tree: cst.Module) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
 
 import libcst as cst
 
@@ -93,6 +94,7 @@ def _strings(tree: cst.CSTNode) -> Iterator[str]:
     return (str(node.raw_value) for node in nodes_in(tree, cst.SimpleString))
 
 
+@lru_cache(maxsize=512)  # the files beside one that changes are the same for the next one
 def _goes_through_fields(tree: cst.CSTNode) -> bool:
     """Whether code asks objects for what they have, or for a field whose name it computes."""
     for node in descendants(tree):

@@ -75,10 +75,12 @@ class ProgramUses:
             if isinstance(thing, Instance) or (isinstance(thing, Origin) and thing.role is Role.MODEL)
             if thing.node is record.node
         }
-        for keeper, held in self.state.fields():
-            for origin in origins(held) if keeper in made else ():
-                if origin.role is Role.OPTIMIZER and (keeper, origin) not in self._stepping:
-                    continue
+        fields = ((keeper, held) for keeper, held in self.state.fields() if keeper in made)
+        kept = dict.fromkeys(
+            (keeper, origin) for keeper, held in fields for origin in origins(held)
+        )  # in several fields
+        for keeper, origin in kept:
+            if origin.role is not Role.OPTIMIZER or (keeper, origin) in self._stepping:
                 found.setdefault(origin, []).extend(self._keeping(keeper, made[keeper], origin))
         return found
 
@@ -90,18 +92,17 @@ class ProgramUses:
         if not stores or any(unit.names.function(value) in inside for unit, value in stores):
             yield made
             return
+        pending, seen = list[Code](), set[Code]()
         for unit, value in stores:
-            if self._comes_from(value, origin):
-                continue  # it is prepared under that name
-            yield value
-            pending, seen = [unit.names.function(value)], set[Code]()
-            while pending:
-                code = pending.pop()
+            if not self._comes_from(value, origin):  # else it is prepared under that name
+                yield value
+                pending.append(unit.names.function(value))
+        while pending:
+            code = pending.pop()
+            if code not in seen:
                 seen.add(code)
-                for site in self.reach.sites(code):
-                    yield site
-                    above = self.reach.function_of(site)
-                    pending += [above] if above not in seen else []
+                yield from self.reach.sites(code)
+                pending += map(self.reach.function_of, self.reach.sites(code))
 
     def _comes_from(self, value: cst.BaseExpression, origin: Origin) -> bool:
         """Whether a thing is made in an expression, or given by a call in it that is not given the thing."""

@@ -157,3 +157,28 @@ def _models(number: int) -> dict[str, str]:
 def test_a_model_is_looked_for_once_in_the_code_that_builds_optimizers() -> None:
     few, many = (_work(_models(number), "planning/prepared_names")["held_in"] for number in (4, 12))
     assert many <= 3.5 * few
+
+
+def _trainings(number: int) -> dict[str, str]:
+    """Models that are trained one after another, with figures of their own."""
+    loop = SCRIPT[SCRIPT.index("optimizer =") :].format(step="")
+    more = (loop.replace("total", f"total{n}").replace("model", f"model{n}") for n in range(number))
+    made = "".join(f"model{n} = torch.nn.Linear(8, 2)\n" for n in range(number))
+    return {"train.py": SCRIPT.format(top="", step="") + made + "".join(more)}
+
+
+def test_a_figure_of_one_loop_is_not_looked_for_in_what_other_loops_give_its_variables() -> None:
+    few, many = (_work(_trainings(number), "analysis/layouts/epoch_quotients")["at"] for number in (4, 8))
+    assert many <= 5 * few  # each loop looks at each division
+
+
+def _keeping(number: int) -> dict[str, str]:
+    """Methods that call each other and keep the model."""
+    ways = "".join(f"    def m{n}(self, m):\n        self.k{n} = m\n        self.m{n + 1}(m)\n" for n in range(number))
+    kept = f"class Keeper:\n{ways}    def m{number}(self, m):\n        pass\n"
+    return {"train.py": SCRIPT.format(top=kept, step="").replace("optimizer =", "Keeper().m0(model)\noptimizer =")}
+
+
+def test_who_gives_an_object_what_it_keeps_is_looked_for_once() -> None:
+    few, many = (_work(_keeping(number), "planning/program_uses")["_keeping"] for number in (8, 16))
+    assert 0 < many <= 2.6 * few

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from ...facts import container_methods
 from .solver import Thing
 from .values import Mapping, Sequence, State, Unit
-
-_CHANGES = frozenset("update setdefault pop popitem clear append extend insert remove popleft appendleft".split())
 
 
 def changed_elsewhere(state: State, units: Iterable[Unit]) -> frozenset[Thing]:
@@ -25,7 +24,8 @@ def changes(unit: Unit, base: cst.BaseExpression) -> bool:
     if isinstance(around, cst.Subscript):
         return isinstance(unit.names.parents.get(around), (cst.AssignTarget, cst.Del, cst.Element))
     call = unit.names.parents.get(around) if isinstance(around, cst.Attribute) else None
-    return isinstance(call, cst.Call) and isinstance(around, cst.Attribute) and around.attr.value in _CHANGES
+    method = around.attr.value if isinstance(call, cst.Call) and isinstance(around, cst.Attribute) else ""
+    return container_methods.changes(method)
 
 
 def _changed(unit: Unit) -> Iterator[cst.BaseExpression]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import libcst as cst
 
+from ...facts.container_methods import adds
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import surroundings
 from ..syntax.nodes import positional
@@ -184,13 +187,9 @@ def key_of(node: cst.CSTNode | None) -> str | None:
     return None
 
 
-COLLECTING = frozenset("append extend update add".split())
-"""Methods by which a list, a table or a meter takes something in."""
-
-
-def collects(state: State, call: cst.Call, methods: frozenset[str] = COLLECTING) -> bool:
-    """Whether a call puts something into an object, by one of these methods. A module is none: ``torch.add(x, y)``."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in methods:
+def collects(state: State, call: cst.Call, by: Callable[[str], bool] = adds) -> bool:
+    """Whether a call puts something into an object, by such a method. A module is none: ``torch.add(x, y)``."""
+    if not isinstance(call.func, cst.Attribute) or not by(call.func.attr.value):
         return False
     held = state.values.get(call.func.value)
     things = held.things if held is not None else {}

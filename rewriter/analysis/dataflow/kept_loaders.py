@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts import container_methods
 from ...facts.roles import Origin, Role
 from ...facts.torch_api import surroundings
 from ..syntax.walk import descendants
@@ -19,7 +20,6 @@ from .loader_wrappers import wraps
 from .values import Mapping, Sequence, State, Unit, origins
 
 _DISPLAYS = (cst.Dict, cst.List, cst.Set, cst.Tuple)
-_ADDING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
 _MAKING = frozenset({"builtins.dict", "builtins.list", "builtins.tuple", "collections.OrderedDict"})
 
 
@@ -47,8 +47,8 @@ def taken_in(state: State, unit: Unit, *roles: Role) -> Iterator[Taken]:
         if record is None:
             continue
         held = record.receiver.things if record.receiver is not None else ()
-        adds = method_name(call) in _ADDING and any(isinstance(thing, (Sequence, Mapping)) for thing in held)
-        for arg in call.args if adds or outside_name(record) in _MAKING else ():
+        kept = container_methods.adds(method_name(call)) and any(isinstance(t, (Sequence, Mapping)) for t in held)
+        for arg in call.args if kept or outside_name(record) in _MAKING else ():
             yield from (Taken(call, source, loader) for source, loader in _given(state, unit, arg.value, roles))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from ...facts.container_methods import adds_one
 from ...facts.roles import SHARES, TENSORS, Origin, Role
 from ...facts.torch_api import questions, surroundings, tensor_parts
 from ..syntax.nodes import dotted
@@ -244,7 +245,7 @@ def _mapping_method(call: EvaluatedCall, mapping: Mapping, name: str) -> None:
 
 def _sequence_method(call: EvaluatedCall, sequence: Sequence, name: str) -> None:
     state = call.state
-    if name in ("append", "add", "insert", "appendleft") and call.args:
+    if adds_one(name) and call.args:
         state.solver.flow(call.args[-1][1], sequence.rest)
     elif name in ("extend", "update") and call.args:
         state.solver.flow(element(state, call.first()), sequence.rest)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.container_methods import changes
 from ...facts.roles import Origin
 from .call_graph import Reach
 from .callees import method_name
@@ -14,10 +15,6 @@ from .modules import imported, unit_named
 from .object_fields import ObjectFields
 from .values import Instance, State, Unit
 
-CHANGES = frozenset(
-    "append extend insert add pop popitem clear remove reverse sort discard appendleft popleft __setitem__".split()
-)
-"""The methods by which a collection changes itself."""
 _DEEPEST = 8
 
 
@@ -146,7 +143,7 @@ class WrittenOut:
                 return self._handed(unit, above.args, depth)
             if parent.attr.value == "setdefault" and len(above.args) == 2:
                 return [WrittenEntry(unit, above.args[0].value, above.args[1].value)]
-            return None if parent.attr.value in CHANGES else []
+            return None if changes(parent.attr.value) else []
         if isinstance(parent, cst.Arg) and not parent.star and isinstance(above, cst.Call):
             return None if self._reach.called(above) else []
         return []

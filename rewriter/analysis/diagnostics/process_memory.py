@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.container_methods import adds_one_in_order
 from ...facts.reasons import Reason
 from ...facts.reasons.diagnostics import KeptForLoss, KeptOutputs, KeptTensors, Observers
 from ...facts.roles import TENSORS, Role
@@ -22,7 +23,6 @@ from ..training.gradient_path import backward_operand
 from ..training.training import Training
 from .tensor_memory import tensor_memories
 
-_ADDING = frozenset("append appendleft insert".split())
 _DRAWING = frozenset("random.choice random.choices random.sample".split())
 
 
@@ -83,7 +83,7 @@ def _buffers(state: State, unit: Unit, reach: Reach, training: Training) -> Iter
 
 def _stored(state: State, node: cst.CSTNode) -> tuple[cst.Attribute, cst.BaseExpression] | None:
     """The field that `self.data.append(x)` or `self.data[i] = x` fills, and with what."""
-    if isinstance(node, cst.Call) and node.args and collects(state, node, _ADDING):
+    if isinstance(node, cst.Call) and node.args and collects(state, node, adds_one_in_order):
         field, value = getattr(node.func, "value", None), node.args[-1].value
     elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Subscript):
         field, value = node.targets[0].target.value, node.value

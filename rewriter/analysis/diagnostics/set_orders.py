@@ -12,6 +12,7 @@ from itertools import chain
 
 import libcst as cst
 
+from ...facts.container_methods import adds_in_order, changes
 from ...facts.reasons import Reason
 from ...facts.reasons.diagnostics import HashOfText, SetOrder
 from ...facts.torch_api import surroundings
@@ -30,7 +31,6 @@ _UNORDERED = frozenset("all any frozenset isinstance len max min set sorted sum 
 """What does not see the order of what it is given; with a key, some of them see that of equal elements."""
 _IN_ORDER = frozenset("dict enumerate filter iter list map reversed tuple zip tqdm fromkeys".split())
 """What gives its elements in the order of what it is given."""
-_PUTTING = frozenset("append appendleft extend insert".split())
 _OF_SETS = frozenset(name for name in dir(set) if not hasattr(list, name) or name == "remove")
 
 
@@ -208,7 +208,7 @@ class SetOrders:
             return _text(unit, self._whole(unit, attribute))
         if name in ("items", "keys", "values", "copy", "pop"):
             return self._followed(unit, call, seen)
-        if name in _PUTTING or name in ("sort", "count", "update", "add", "remove", "clear", "discard"):
+        if changes(name) or name == "count":
             return None
         return _text(unit, self._whole(unit, call))
 
@@ -239,7 +239,7 @@ class SetOrders:
 
     def _put(self, node: cst.CSTNode, counters: set[str]) -> cst.CSTNode | None:
         """Where a statement puts an element at a place that the order of the turns decides."""
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and method_name(node) in _PUTTING:
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and adds_in_order(method_name(node)):
             return node.func.value
         if isinstance(node, cst.AugAssign) and isinstance(node.value, (cst.List, cst.ListComp)):
             return node.target
@@ -261,7 +261,7 @@ def _grown(node: cst.CSTNode) -> str:
     """What a statement of a loop makes larger: a counter, a list."""
     if isinstance(node, cst.AugAssign):
         return _plain(node.target)
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and method_name(node) in _PUTTING:
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and adds_in_order(method_name(node)):
         return _plain(node.func.value)
     return ""
 

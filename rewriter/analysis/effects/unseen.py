@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ...facts.container_methods import changes
 from ...facts.module import Count
 from ...facts.module_paths import ENTRY
 from ...facts.reasons import Reason
@@ -18,9 +19,8 @@ from ...facts.torch_api import questions, surroundings
 from ...facts.torch_api.loading import row
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.containers import COLLECTING, collects
+from ..dataflow.containers import collects
 from ..dataflow.values import CallRecord, External, State, Unit, Unknown, origins
-from ..dataflow.written_out import CHANGES
 from ..syntax.definitions import plain_values
 from ..syntax.nodes import is_none, keyword
 from ..syntax.scopes import Binding
@@ -81,7 +81,7 @@ def _effects_of_unknown_packages(state: State, unit: Unit, reach: Reach) -> Iter
         record = state.calls.get(call)
         if record is None or not call.args or not _is_thrown_away(unit, call) or brings(record):
             continue
-        if (collects(state, call, COLLECTING | CHANGES) and _is_read(unit, call)) or _trains(state, call):
+        if (collects(state, call, changes) and _is_read(unit, call)) or _trains(state, call):
             continue
         package = _unknown_package(state, unit, reach, call)
         if package and unit.names.function(call) in reach.reachable and not guarded(state, unit, call):

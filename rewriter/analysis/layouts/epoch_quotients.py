@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
@@ -13,14 +14,11 @@ from ...facts.torch_api import tensor_parts
 from ..dataflow.call_graph import Reach
 from ..dataflow.trails import Trail, counts_rows_of, traces
 from ..dataflow.values import State, Unit, Unknown, origins
-from ..syntax.definitions import bindings_value, setter
+from ..syntax.definitions import seen_values, setter
 from ..syntax.nodes import dotted
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from .epoch_totals import Total
-
-_DEPTH = 3
-"""So many variables are followed to what is collected."""
 
 
 class Quotient(NamedTuple):
@@ -128,17 +126,22 @@ def _last_word(place: cst.BaseExpression) -> str:
     return name.value if isinstance(name, cst.Name) else ""
 
 
-def read_totals(unit: Unit, totals: CollectedTotals, node: cst.BaseExpression, depth: int = 0) -> list[Total]:
-    """The totals that an expression is computed from; not by how many entries an array of them has: ``total.size``."""
+def read_totals(unit: Unit, totals: CollectedTotals, node: cst.BaseExpression) -> list[Total]:
+    """The totals that an expression is computed from, by whatever variables; not by how many entries an array of them
+    has: ``total.size``."""
     found = dict[Total, None]()
-    for part in nodes_in(node, cst.Name, cst.Attribute, cst.Subscript):
-        if not is_shape(unit.names.parents.get(part)):
+    pending = deque([node])
+    seen = {node, *totals.made}
+    while pending:
+        for part in nodes_in(pending.popleft(), cst.Name, cst.Attribute, cst.Subscript):
+            if is_shape(unit.names.parents.get(part)):
+                continue
             here = totals.at(unit, part)
             found.update(dict.fromkeys(here))
-            binding = unit.names.binding(part) if isinstance(part, cst.Name) and not here else None
-            for value in bindings_value(unit.names, binding) if binding and depth < _DEPTH else ():
-                if value not in totals.made:
-                    found.update(dict.fromkeys(read_totals(unit, totals, value, depth + 1)))
+            for value in seen_values(unit.names, part) if isinstance(part, cst.Name) and not here else ():
+                if value not in seen:
+                    seen.add(value)
+                    pending.append(value)
     return list(found)
 
 

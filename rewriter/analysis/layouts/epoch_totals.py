@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from ...facts.container_methods import adds_in_order
 from ...facts.torch_api.kinds.tensors import Concat
 from ...facts.torch_api.loading import transfer
 from ..dataflow.call_graph import Reach
@@ -23,7 +24,6 @@ from ..training.step_counts import bars
 from .loop_step import is_synchronised
 from .losses import assigned
 
-LISTS = frozenset({"append", "extend"})
 _NUMPY_ROWS = frozenset({"np.r_", "numpy.r_"})
 
 
@@ -97,7 +97,7 @@ class Totals:
         """Those below some statements of the loop."""
         nodes = (n for statement in statements for n in descendants(statement))
         for total in collecting(self.state, self.unit, nodes):
-            lists = isinstance(total.node, cst.Call) and method_name(total.node) in LISTS
+            lists = isinstance(total.node, cst.Call) and adds_in_order(method_name(total.node))
             if self._outlives(total.place) or (lists and self._has_another_name(total.place)):
                 yield total
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from ...facts.container_methods import adds_one_in_order, takes_out
 from ..dataflow.values import Sequence, State, Unit
-from .writes import SHRINKING, Key, Part
+from .writes import Key, Part
 
-_ONE = SHRINKING | frozenset("append appendleft insert".split())
-"""The methods of a list that change its length by one, or empty it, whatever they are given."""
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 Keys = Callable[[Unit, cst.CSTNode], Iterable[Key]]
 
@@ -52,7 +51,7 @@ def changed_by(unit: Unit, value: cst.CSTNode | Part, keys: Keys, conditions: Ke
     argument = parents.get(node)
     call = parents.get(argument) if isinstance(argument, cst.Arg) else None
     if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
-        yield from keys(unit, node) if call.func.attr.value not in _ONE else ()
+        yield from keys(unit, node) if not _is_given_no_part(call.func.attr.value) else ()
     elif isinstance(node, (cst.List, cst.Tuple)):
         for element in node.elements:
             yield from measured(unit, element.value) if isinstance(element, cst.StarredElement) else ()
@@ -64,3 +63,8 @@ def changed_by(unit: Unit, value: cst.CSTNode | Part, keys: Keys, conditions: Ke
             clause = clause.inner_for_in
     elif not (isinstance(node, cst.Call) and all(arg.keyword is not None for arg in node.args)):
         yield from measured(unit, node)  # list(), deque(maxlen=8)
+
+
+def _is_given_no_part(method: str) -> bool:
+    """Whether a method of a list changes its length by one, or empties it, whatever it is given."""
+    return adds_one_in_order(method) or takes_out(method)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.accelerator import Side
+from ...facts.container_methods import adds
 from ...facts.effects import Effect, EffectKind
 from ...facts.module import Gather
 from ...facts.roles import Origin
@@ -40,7 +41,8 @@ from .padding import ragged
 from .row_counts import counted, only_counted
 from .single_rows import not_joined, read_alone
 
-_COLLECTING = frozenset("append extend update add insert put write".split())
+_SENDING = frozenset({"put", "write"})
+"""Methods of queues and of writers."""
 
 
 @dataclass(eq=False)
@@ -343,7 +345,7 @@ def _keeps(state: State, unit: Unit, loop: cst.CSTNode) -> bool:
         return True  # a comprehension gives what it computes
     for node in inside:
         counts = isinstance(node, cst.AugAssign)
-        added = isinstance(node, cst.Call) and collects(state, node, _COLLECTING)
+        added = isinstance(node, cst.Call) and collects(state, node, _takes_in)
         holder = node.target if isinstance(node, cst.AugAssign) else getattr(getattr(node, "func", None), "value", None)
         if counts or added:
             names = list(nodes_in(holder, cst.Name)) if holder is not None else []
@@ -371,7 +373,7 @@ def _collecting(state: State, statement: cst.CSTNode) -> list[cst.BaseExpression
     for node in descendants(statement):
         if isinstance(node, cst.AugAssign):
             found.append(node.value)
-        elif isinstance(node, cst.Call) and collects(state, node, _COLLECTING):
+        elif isinstance(node, cst.Call) and collects(state, node, _takes_in):
             found.extend(arg.value for arg in node.args)
     return found
 
@@ -465,3 +467,8 @@ def _behind(unit: Unit, forward: cst.CSTNode) -> cst.CSTNode:
         if switches_gradients_off(around.items[0].item):
             return around
     return forward
+
+
+def _takes_in(method: str) -> bool:
+    """Whether a method puts what it is given into a collection, a meter, a queue or a file."""
+    return adds(method) or method in _SENDING

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.container_methods import adds_in_order
 from ...facts.module import Gather
 from ...facts.roles import Origin
 from ..dataflow.call_graph import Reach
@@ -156,7 +157,7 @@ class _Collating:
                 if self._is_long(node.value):
                     yield from _named(node)
             elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-                holder, added = node.func.value, node.func.attr.value in ("append", "extend", "insert")
+                holder, added = node.func.value, adds_in_order(node.func.attr.value)
                 if added and isinstance(holder, cst.Name) and any(self._is_long(arg.value) for arg in node.args):
                     yield holder.value
 
@@ -205,7 +206,7 @@ class _Growing(_Collating):
             holder = node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else None
             if not isinstance(node, cst.Call) or not isinstance(holder, cst.Name):
                 continue
-            binding = names.binding(holder) if method_name(node) in ("append", "extend") else None
+            binding = names.binding(holder) if adds_in_order(method_name(node)) else None
             made = [d for d in (binding.definitions if binding is not None else ()) if not isinstance(d, cst.Param)]
             loops = [each for each in names.enclosing(node, cst.For) if each in self.nodes]
             if made:

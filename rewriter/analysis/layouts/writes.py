@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ...facts.container_methods import takes_out
 from ...facts.roles import Role
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
@@ -23,8 +24,6 @@ _WRITING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cs
 """The kinds of node by which something is written."""
 TENSOR_PARTS = frozenset({"data", "grad"})
 """Attributes by which a tensor itself is read, or changed."""
-SHRINKING = frozenset("pop popleft clear".split())
-"""The methods that take elements out of a list."""
 _HANDED_ON = (
     *(cst.Arg, cst.Assign, cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.Del),
     *(cst.For, cst.CompFor, cst.Element, cst.DictElement, cst.Return, cst.Yield),
@@ -146,7 +145,7 @@ class Writes:
             for arg in call.args:
                 self._note((None, kept), WrittenValue(unit, arg.value))
             return
-        if isinstance(func, cst.Attribute) and func.attr.value in SHRINKING:
+        if isinstance(func, cst.Attribute) and takes_out(func.attr.value):
             target = self._target(unit, func.value)
             if target is not None:
                 self._shrunk.setdefault(target, []).append((unit, call))

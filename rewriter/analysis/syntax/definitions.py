@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from ...facts.container_methods import adds_in_order
 from .names import Names, Ranked
 from .scopes import Binding, Scope
 from .walk import descendants, nodes_in
@@ -331,7 +332,7 @@ def added_to(names: Names, name: cst.Name) -> list[cst.Call]:
         method = names.parents.get(read)
         call = names.parents.get(method) if isinstance(method, cst.Attribute) else None
         if isinstance(method, cst.Attribute) and isinstance(call, cst.Call) and call.func is method and call.args:
-            if method.attr.value in ("append", "insert", "appendleft", "extend"):
+            if adds_in_order(method.attr.value):
                 found.append(call)
     return found
 

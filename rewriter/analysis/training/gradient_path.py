@@ -15,6 +15,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.accelerator import Side
+from ...facts.container_methods import adds
 from ...facts.module import Form, Gather
 from ...facts.roles import Role
 from ...facts.torch_api import questions
@@ -27,7 +28,6 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import children
 from .training import Training
 
-_PUTTING = frozenset("append appendleft extend insert add".split())
 _DATA = (Role.LOADER, Role.DATASET)
 _NUMBER_TYPES = frozenset("float int bool str len".split())
 
@@ -179,5 +179,5 @@ def _collected(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
     for read in binding.reads:
         method = unit.names.parents.get(read)
         call = unit.names.parents.get(method) if isinstance(method, cst.Attribute) else None
-        if isinstance(call, cst.Call) and call.func is method and method_name(call) in _PUTTING:
+        if isinstance(call, cst.Call) and call.func is method and adds(method_name(call)):
             yield from (arg.value for arg in call.args)

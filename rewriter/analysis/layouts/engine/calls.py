@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from ....facts.container_methods import adds, adds_in_order, adds_one, takes_out
 from ....facts.reasons import called
 from ....facts.roles import Role
 from ....facts.torch_api import questions
@@ -58,9 +59,7 @@ _BUILTINS = frozenset(
 ) | {"map", "filter"}
 _SETS = frozenset({"set", "frozenset"})
 _ASKS = frozenset("isinstance print type hasattr id str repr".split())
-_GROWS = frozenset("append extend insert add appendleft".split())
 _SAME_VALUES = (tensors.Same, tensors.Detach, tensors.Convert, tensors.ToHost, tensors.Reshape)
-_CHANGES = frozenset("update setdefault pop popitem clear".split())
 _TAKES = frozenset("items values keys get pop copy popleft setdefault".split())
 
 
@@ -300,12 +299,12 @@ class Calls(Models):
         if base is None or not isinstance(node.func, cst.Attribute):
             return None
         held = isinstance(base, (Each, Several)) or (isinstance(base, Replicated) and base.neutral)
-        if name in _GROWS and (held or isinstance(base, Replicated)) and given.plain:
+        if (adds_one(name) or adds_in_order(name)) and (held or isinstance(base, Replicated)) and given.plain:
             value = given.plain[-1][1]
             if varies(value) or held:
                 self._grow(node.func.value, base, value)
             return REPLICATED
-        if name in _CHANGES and isinstance(base, Several) and (base.names or not base.items):
+        if (adds(name) or takes_out(name)) and isinstance(base, Several) and (base.names or not base.items):
             return self._change(node, name, base, given)
         if name in _TAKES and held:
             return (

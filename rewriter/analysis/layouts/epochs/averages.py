@@ -16,6 +16,7 @@ from functools import cached_property
 import libcst as cst
 
 from ....facts.abilities import Abilities
+from ....facts.container_methods import adds_in_order
 from ....facts.module import SUM_OF_MEANS, Count, Form, Gather
 from ....facts.reasons import Reason
 from ....facts.reasons.metrics import (
@@ -47,7 +48,7 @@ from ..engine.layout import (
     varies,
 )
 from ..epoch_quotients import Quotients
-from ..epoch_totals import LISTS, Total, Totals, collecting
+from ..epoch_totals import Total, Totals, collecting
 from ..last_batches import always_drops_last
 from ..loss_reductions import reduction_of
 from ..losses import reduced
@@ -200,7 +201,7 @@ class _Loop:
         """What makes a total that of all processes, after the loop; it can be run as it is said."""
         code = self.unit.names.module.code_for_node
         if isinstance(total.node, cst.Call):
-            if method_name(total.node) not in LISTS or isinstance(total.place, cst.Call):
+            if not adds_in_order(method_name(total.node)) or isinstance(total.place, cst.Call):
                 return TotalRemedy(OverAll.AVERAGED, "total")
             if method_name(total.node) == "extend" or self._is_of_each_row(total.node):
                 return TotalRemedy(OverAll.JOINED, code(total.place))

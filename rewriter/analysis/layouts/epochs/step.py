@@ -7,6 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from ....facts.container_methods import adds_in_order
 from ....facts.roles import SHARES, TENSORS, Role
 from ....facts.torch_api.kinds.tensors import ToHost
 from ....facts.torch_api.loading import transfer
@@ -33,7 +34,7 @@ from ..engine.layout import (
     reduces,
     varies,
 )
-from ..epoch_totals import LISTS, Total, deciding
+from ..epoch_totals import Total, deciding
 from ..joined import by_script
 from ..loop_layouts import layouts_of
 from ..loop_step import bound, bound_by, plain
@@ -280,7 +281,7 @@ class EpochStep:
     def fills_list(self, total: Total) -> bool:
         """Whether entries are added to a list: ``rows.append(row)``, ``rows.extend(part)``, ``rows += part``."""
         if isinstance(total.node, cst.Call):
-            return method_name(total.node) in LISTS
+            return adds_in_order(method_name(total.node))
         return total.joins or (isinstance(total.place, cst.Name) and any(map(_is_list, self.made_before(total))))
 
     def made_before(self, total: Total) -> list[cst.BaseExpression]:
