@@ -9,7 +9,6 @@ import libcst as cst
 
 from ..analysis.dataflow.callees import method_name
 from ..analysis.dataflow.values import Unit
-from ..analysis.syntax.scopes import Binding
 from ..analysis.syntax.walk import descendants, nodes_in
 from ..facts.module import Form, Gather
 
@@ -55,7 +54,8 @@ class _Sharing:
     def __init__(self, unit: Unit, same: Sequence[Gather], name: str) -> None:
         self.unit, self.name, self.places = unit, name, {gather.node: gather for gather in same}
         first = same[0]
-        self.variables = {unit.names.binding(name) for name in nodes_in(first.node, cst.Name)}
+        bindings = (unit.names.binding(name) for name in nodes_in(first.node, cst.Name))
+        self.variables = {binding for binding in bindings if binding is not None}
         around = {around for place in self.places for around in unit.names.ancestors(place)}
         self.around = around.union(self.places)
 
@@ -86,7 +86,7 @@ class _Sharing:
         if not using or not any(map(self._certain, using)):
             return []
         places = sorted((n for s in using for n in self._of(s)), key=self.unit.names.order)
-        if len(places) < 2:
+        if len(places) < 2 or not self._is_set(using[0]):
             return []
         at = {places[0]: using[0]}
         return [(n, self.places[n]._replace(kept=self.name, kept_at=at.get(n))) for n in places]
@@ -94,10 +94,25 @@ class _Sharing:
     def _of(self, statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
         return (node for node in descendants(statement) if node in self.places)
 
+    def _is_set(self, statement: cst.CSTNode) -> bool:
+        """Whether what is reduced certainly has its value before a statement: it is set in a block around it, by a loop
+        around it, or given to the function."""
+        names, around = self.unit.names, {statement, *self.unit.names.ancestors(statement)}
+
+        def sets(definition: cst.CSTNode) -> bool:
+            line = names.statement(definition)
+            return isinstance(definition, cst.Param) or (
+                names.order(definition) < names.order(statement)
+                and names.block(definition) in around
+                and (not isinstance(line, cst.For) or line in around)
+            )
+
+        return all(any(map(sets, variable.definitions)) for variable in self.variables)
+
     def _changes(self, statement: cst.CSTNode) -> bool:
         """Whether a statement sets what is reduced."""
         inside = set(descendants(statement))
-        return any(d in inside for v in self.variables if isinstance(v, Binding) for d in v.definitions)
+        return any(d in inside for variable in self.variables for d in variable.definitions)
 
     def _certain(self, statement: cst.CSTNode) -> bool:
         """Whether a statement comes to one of the places on each of its paths."""
