@@ -29,10 +29,10 @@ Every other move is kept and uses the accelerator's device, which is correct for
     +    accelerator.backward(loss)
          optimizer.step()
 
-A comment about the move alone is removed with it, and so is one on its line, or above it with nothing left under it,
-that plans nothing and is no code; any other comment is kept. An ``if`` that asks for CUDA and holds nothing but such
-moves is removed, and the moves stay: with another accelerator they are needed too. So is its ``else``, where that does
-the same without the move, or takes the same to the CPU.
+A comment about the move alone is removed with it. So is one on its line, or above it with nothing left under it, that
+plans nothing, gives no fact (a number, a name of other code) and is no code; any other comment is kept. An ``if`` that
+asks for CUDA and holds nothing but such moves is removed, and the moves stay: with another accelerator they are needed
+too. So is its ``else``, where that does the same without the move, or takes the same to the CPU.
 """
 
 from __future__ import annotations

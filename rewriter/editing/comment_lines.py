@@ -16,13 +16,14 @@ def surviving(
     still. ``last``: nothing is left of what the comment above it heads."""
     above = list(getattr(statement, "leading_lines", ()))
     heading = heading_of(above)
-    if attached or (last and heading and _only_heads(heading)):
+    code = cst.Module([]).code_for_node(_bare(statement))
+    if attached or (last and heading and _only_heads(heading, code)):
         above = above[: len(above) - len(heading)]
     alone = sum(line.comment is not None for line in above) == 1  # a line of several may end a sentence of another
     lines = [line for line in above if line.comment is None or not (alone and drops(line.comment.value))]
     trailing = getattr(statement, "trailing_whitespace", None)
     comment = trailing.comment if isinstance(trailing, cst.TrailingWhitespace) else None
-    if comment is not None and not drops(comment.value) and _is_needed_still(comment.value):
+    if comment is not None and not drops(comment.value) and _is_needed_still(comment.value, code):
         lines.append(cst.EmptyLine(comment=comment))
     return lines
 
@@ -37,7 +38,7 @@ def heads_nothing(statements: Sequence[cst.BaseStatement], index: int, goes: Cal
             return commented or isinstance(statement, (cst.FunctionDef, cst.ClassDef))
         if not goes(statement):
             return False
-    return True
+    return not all(map(goes, statements))  # of a block that goes as a whole, what is around it may be meant
 
 
 def speaks_for_nothing(heading: Sequence[cst.EmptyLine], drops: Callable[[str], bool]) -> bool:
@@ -91,10 +92,10 @@ def heading_of(above: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
     return found
 
 
-def _only_heads(heading: Sequence[cst.EmptyLine]) -> bool:
-    """Whether comment lines are a heading, and no prose, plan or separator."""
+def _only_heads(heading: Sequence[cst.EmptyLine], code: str) -> bool:
+    """Whether comment lines are a heading of some code, and no prose, plan, fact or separator."""
     texts = [line.comment.value for line in heading if line.comment is not None]
-    return len(texts) <= _A_SENTENCE and not any(_is_needed_still(text) or _RULED.search(text) for text in texts)
+    return len(texts) <= _A_SENTENCE and not any(_is_needed_still(text, code) or _RULED.search(text) for text in texts)
 
 
 _PLANS = ("TODO", "FIXME", "XXX")
@@ -102,9 +103,17 @@ _RULED = re.compile(r"#\s*%%|[#=*-]{5}")
 """A cell of a script, or a line across the page."""
 
 
-def _is_needed_still(comment: str) -> bool:
-    """Whether a comment says more than what its line does: it plans something, or is code."""
-    return any(word in comment for word in _PLANS) or is_code(comment)
+def _is_needed_still(comment: str, code: str) -> bool:
+    """Whether a comment says more than what its code does: it plans something, is code, gives a number, or names what
+    is elsewhere."""
+    names = re.findall(r"[a-z]\w*_\w+", comment)
+    facts = re.search(r"\d", re.sub(r"[\[(].*?[\])]", "", comment))  # not the sizes of a tensor
+    return (
+        any(word in comment for word in _PLANS)
+        or is_code(comment)
+        or (facts is not None and comment.isascii())
+        or any(name not in code for name in names)
+    )
 
 
 def is_code(comment: str) -> bool:

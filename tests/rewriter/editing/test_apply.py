@@ -102,11 +102,16 @@ OVER_NOTHING = {
     "it may head more": (f"a = 1\n# all\n{GONE}\nd = 4\n", "a = 1\n# all\n\nd = 4\n"),
     "it is code": (f"# b = 3\n{GONE}# next\nd = 4\n", "# b = 3\n# next\nd = 4\n"),
     "code above it": (f"a = 1\n# b = 3\n# both\n{GONE}# next\nd = 4\n", "a = 1\n# b = 3\n# next\nd = 4\n"),
+    "its whole block goes": ("if x:\n    # both\n    b = 2\n    c = 3\nd = 4\n", "# both\nd = 4\n"),
     "it is a plan": (f"# TODO: more\n{GONE}# next\nd = 4\n", "# TODO: more\n# next\nd = 4\n"),
     "a plan beside": ("b = 2\nc = 3  # FIXME: 4\nd = 4\n", "# FIXME: 4\nd = 4\n"),
     "code beside": ("b = 2\nc = 3  # c = f(2)\nd = 4\n", "# c = f(2)\nd = 4\n"),
     "the start of a branch beside": ("b = 2\nc = 3  # if a:\nd = 4\n", "# if a:\nd = 4\n"),
     "a type beside": ("b = 2\nc = 3  # shape: [4]\nd = 4\n", "d = 4\n"),
+    "it names other code": (
+        f"a = 1\n# see read_rows\n{GONE}# next\nd = 4\n",
+        "a = 1\n# see read_rows\n# next\nd = 4\n",
+    ),
     "it is prose": (f"# one\n# two\n# three\n# four\n{GONE}# next\n", "# one\n# two\n# three\n# four\n# next\n"),
     "it divides the page": (f"# ===== both\n{GONE}# next\nd = 4\n", "# ===== both\n# next\nd = 4\n"),
 }

@@ -272,7 +272,10 @@ COMMENTS = {
     "of a plan, in another language": ("y = y.cuda()  # TODO 나중에", True),
     "of the GPU": ("y = y.cuda()  # onto the gpu", False),
     "of a plan": ("y = y.cuda()  # TODO: weigh the rare ones", True),
-    "of what it is": ("y = y.cuda()  # the class, 0 or 1", False),
+    "of what it is": ("y = y.cuda()  # the labels of the animals", False),
+    "of what it is, with a number": ("y = y.cuda()  # the class, 0 or 1", True),
+    "of what is elsewhere": ("y = y.cuda()  # standardised in read_rows", True),
+    "of its own names": ("y = y.cuda()  # y is read by all", False),
     "of other code": ("y = y.cuda()  # rare = y.float()", True),
 }
 
