@@ -31,9 +31,31 @@ def row_hashes(batch: Any) -> list[str]:
         if leaf.shape[0] != rows or not leaf.numel():
             continue
         raw = _bytes(leaf).reshape(rows, -1)
-        for row, one in enumerate(hashes):
-            one.update(raw[row].data)
+        for row, (first, last) in enumerate(_filled(leaf, raw.shape[1])):
+            hashes[row].update(raw[row, first:last].data)
     return [one.hexdigest() for one in hashes]
+
+
+def _filled(leaf: torch.Tensor, size: int) -> list[tuple[int, int]]:
+    """
+    The bytes of each row of a tensor, from and to, without what fills it up to the length of its batch.
+
+    A `collate_fn` pads texts as far as the longest one of their batch, which a shard may be without. Zeros and -100 at
+    the end are taken for that; in rows of whole numbers above one also ones, and what is at the beginning: a tokenizer
+    may pad with 1, and on the left.
+    """
+    rows = leaf.shape[0]
+    if leaf.dim() not in (2, 3) or leaf.dtype is torch.bool or leaf.is_complex():
+        return [(0, size)] * rows
+    told = leaf.detach().cpu()
+    empty = (told == 0) | (told == -100)
+    words = (told > 1).reshape(rows, -1).any(1) & (not told.is_floating_point())
+    empty |= (told == 1) & words.reshape(rows, *(1 for _ in told.shape[1:]))
+    full = ~empty if told.dim() == 2 else (~empty).any(2)
+    width, found = full.shape[1], full.any(1)
+    first, last = full.int().argmax(1) * words, width - full.flip(1).int().argmax(1)
+    each = size // width
+    return [(int(a) * each, int(b) * each) if one else (0, 0) for a, b, one in zip(first, last, found, strict=True)]
 
 
 def _cut_apart(tensors: list[torch.Tensor]) -> list[Any] | None:
