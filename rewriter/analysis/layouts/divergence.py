@@ -28,7 +28,7 @@ from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants, nodes_in
 from ..training.draws import drawn
-from ..training.training import Training
+from ..training.training import Training, hooked
 from .expressions import arguments, counts_dimensions, is_width, value_at
 from .lengths import Length, changed_by, counts_rows, is_list
 from .made_whole import MadeWhole, is_joining, is_joint_step
@@ -285,6 +285,8 @@ class Equality:
                 unit = self.state.calls[site].unit
                 for value in arguments(site, function, param.name):
                     yield from keys(unit, value)
+        for unit, value in hooked(self.state, self.training, function) if function in self.state.hooks else ():
+            yield from keys(unit, value)
 
     def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What the conditions depend on under which a value is set or returned."""
