@@ -19,7 +19,17 @@ from ...syntax.walk import descendants, nodes_in
 from ...training.training import without_gradient
 from ..engine.layout import REPLICATED, Layout, Several, Shard, ShardRow, inner
 from .cuts import Cut
-from .data_sources import chooses, elements_of, entries_of, holds_several, is_data, is_new, made_of, size_of_draw, spelled
+from .data_sources import (
+    chooses,
+    elements_of,
+    entries_of,
+    holds_several,
+    is_data,
+    is_new,
+    made_of,
+    size_of_draw,
+    spelled,
+)
 from .feeds import Feeds
 from .trainings import HandTraining
 from .trial import Obstacle
