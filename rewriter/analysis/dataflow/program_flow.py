@@ -239,8 +239,7 @@ def _property(state: State, unit: Unit, node: cst.FunctionDef) -> None:
 def _class_body(state: State, unit: Unit, node: cst.ClassDef) -> None:
     klass = _class(state, unit, node)
     for decorator in node.decorators:
-        if isinstance(decorator.decorator, cst.Call):
-            evaluate(state, unit, decorator.decorator.func)
+        evaluate(state, unit, decorator.decorator)
     register(state, unit, node, klass)
     _visit(state, unit, node.body)
     for name, binding in unit.names.scopes[node].bindings.items():
