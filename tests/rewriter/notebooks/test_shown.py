@@ -11,6 +11,7 @@ from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.notebooks.document import read_notebook
 from torchlift.rewriter.notebooks.migrating import plan_notebook
+from torchlift.rewriter.notebooks.uses import filled, readers
 from torchlift.rewriter.report.expect import expectations
 from torchlift.rewriter.result import Result
 
@@ -67,3 +68,33 @@ def test_a_cell_that_stays_in_the_notebook_runs_once() -> None:
     mount = "from colab import drive\ndrive.mount('/content')"
     assert "drive.mount" not in migrated(mount, START, BUILD, LOOP)[1]
     assert "drive.mount of colab (cell 3, line 2)" in migrated(START, BUILD, mount, LOOP)[1]
+
+
+READS = """\
+def rows(table, name):
+    found = []
+    for k, v in table.items():
+        found.append(v[0])
+    return found
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "only"),
+    [
+        ("found.append(v[0])", True),
+        ("found = list(v)", True),
+        ("v.append(name)", False),
+        ("table[k] = [0]", False),
+        ("other = v\n        other[0] = 1", False),
+        ("v += [1]", False),
+        ("name(v)", False),
+    ],
+    ids="keeps copies appends sets other adds hands".split(),
+)
+def test_a_function_that_changes_nothing_of_its_data(inside: str, only: bool) -> None:
+    """What is only handed to one is still what a plot before the training has shown."""
+    text = READS.replace("found.append(v[0])", inside)
+    asks = "def ask(table):\n    return rows(table, 1)"
+    assert readers([text, asks]) == (frozenset({"rows", "ask"}) if only else frozenset())
+    assert ("data" in filled("rows(data, 1)", readers([text, asks]))) is not only
