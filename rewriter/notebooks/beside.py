@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .after import REMEDY, After
 from .document import Cell
 from .shown import displays, may_draw, only_chooses_devices, only_looks, only_magics, showing, shown_by
-from .uses import NotGathered, Use, defines, filled, made, named, run, use
+from .uses import NotGathered, Use, defines, filled, made, named, readers, run, use
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class Shown:
             for target in node.targets
             if isinstance(target, ast.Name)
         )
-        number = name in constants
-        return any(name in self.uses[m].makes or (not number and name in filled(self.texts[m])) for m in later)
+        number, known = name in constants, readers(self.texts)
+        return any(name in self.uses[m].makes or (not number and name in filled(self.texts[m], known)) for m in later)
 
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:

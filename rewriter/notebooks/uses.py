@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import symtable
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,8 @@ _READING = frozenset(
     "index count format join split strip lower upper".split()
 )
 """Methods that give something and change nothing."""
+_KEEPING = frozenset("append appendleft add extend insert".split())
+"""Methods that keep what they are given, and do not change it."""
 _CONTAINERS = frozenset("list dict set defaultdict OrderedDict Counter deque".split())
 _PATHS = re.compile(r"\b(sys\.path|chdir|environ)\b")
 
@@ -174,11 +177,12 @@ def uses_of(texts: Sequence[str]) -> list[Use]:
     uses: list[Use] = []
     empty: frozenset[str] = frozenset()
     imported: dict[str, str] = {}
+    known = readers(texts)
     for text in texts:
         found = use(text)
         again = {line: names for line, names in _imports(text) if names.items() <= imported.items()}
         others = use("\n".join(line for line in text.split("\n") if line not in again)).binds
-        fills = found.reads & empty & frozenset(filled(text))
+        fills = found.reads & empty & frozenset(filled(text, known))
         uses.append(replace(found, binds=others, fills=fills, repeats=frozenset(again)))
         empty |= frozenset(_empty(text))
         imported = {name: module for name, module in imported.items() if name not in others}
@@ -239,16 +243,58 @@ def _empty(text: str) -> Iterator[str]:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-def filled(text: str) -> Iterator[str]:
-    """The names whose methods a cell calls, whose items it sets, or that it hands to a function, which may do that."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") not in _READERS:
+def filled(text: str, readers: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The names whose methods a cell calls, whose items it sets, or that it hands to a function, which may do that;
+    ``readers`` are functions that do not."""
+    yield from _filled(ast.parse(text), readers, ())
+
+
+def _filled(code: ast.AST, readers: frozenset[str], keeping: Collection[str]) -> Iterator[str]:
+    for node in ast.walk(code):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") not in _READERS | readers:
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
-            yield from (one.id for one in given if isinstance(one, ast.Name))
+            if getattr(node.func, "attr", "") not in keeping:
+                yield from (one.id for one in given if isinstance(one, ast.Name))
             if isinstance(node.func, ast.Attribute) and node.func.attr not in _READING:
                 yield from _root(node.func.value)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             yield from _root(node.value)
+
+
+def readers(texts: Sequence[str]) -> frozenset[str]:
+    """The functions of the cells that change nothing of what they are given."""
+    functions = [node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    names = Counter(node.name for node in functions)
+    found = frozenset[str]()
+    while more := {f.name for f in functions if f.name not in found and names[f.name] == 1 and _only_reads(f, found)}:
+        found |= more
+    return found
+
+
+def _only_reads(function: ast.FunctionDef, known: frozenset[str]) -> bool:
+    """Whether a function changes neither its arguments nor what it takes from them; what it makes may keep them."""
+    nodes = list(ast.walk(function))
+    taken = {one.arg for one in nodes if isinstance(one, ast.arg)}
+    pairs = [(one, getattr(one, "value", None) or getattr(one, "iter", None)) for one in nodes]
+    ways = [(_stored(one), _loaded(source)) for one, source in pairs if isinstance(source, ast.AST)]
+    while more := {name for stored, loaded in ways if not taken.isdisjoint(loaded) for name in stored} - taken:
+        taken |= more
+    changed = [one.target for one in nodes if isinstance(one, ast.AugAssign)]
+    changed += [one for one in nodes if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load)]
+    roots = {name for one in changed for name in _root(one)}.union(_filled(function, known, _KEEPING))
+    others = any(isinstance(one, (ast.Delete, ast.Global, ast.Nonlocal, ast.Lambda)) for one in nodes)
+    return not others and taken.isdisjoint(roots)
+
+
+def _stored(node: ast.AST) -> list[str]:
+    """The names that an assignment, a loop or a comprehension's clause sets."""
+    targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
+    found = (one for target in targets if isinstance(target, ast.AST) for one in ast.walk(target))
+    return [one.id for one in found if isinstance(one, ast.Name)]
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _root(node: ast.expr) -> Iterator[str]:

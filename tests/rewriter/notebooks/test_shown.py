@@ -11,6 +11,7 @@ from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import Config
 from torchlift.rewriter.notebooks.document import read_notebook
 from torchlift.rewriter.notebooks.migrating import plan_notebook
+from torchlift.rewriter.notebooks.uses import filled, readers
 from torchlift.rewriter.report.expect import expectations
 from torchlift.rewriter.result import Diagnosis, FileResult, Result
 
@@ -113,3 +114,33 @@ def test_a_figure_of_another_library_is_told_its_own_call() -> None:
     (found,) = refused(start, BUILD, f"{LOOP}\n{drawn}    fig.update_layout()")
     assert "plt" not in found.message + found.remedy and "display(...)" in found.remedy
     assert "        fig.show()" in migrated(start, BUILD, f"{LOOP}\n{drawn}    fig.show()")[0][2]
+
+
+READS = """\
+def rows(table, name):
+    found = []
+    for k, v in table.items():
+        found.append(v[0])
+    return found
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "only"),
+    [
+        ("found.append(v[0])", True),
+        ("found = list(v)", True),
+        ("v.append(name)", False),
+        ("table[k] = [0]", False),
+        ("other = v\n        other[0] = 1", False),
+        ("v += [1]", False),
+        ("name(v)", False),
+    ],
+    ids="keeps copies appends sets other adds hands".split(),
+)
+def test_a_function_that_changes_nothing_of_its_data(inside: str, only: bool) -> None:
+    """What is only handed to one is still what a plot before the training has shown."""
+    text = READS.replace("found.append(v[0])", inside)
+    asks = "def ask(table):\n    return rows(table, 1)"
+    assert readers([text, asks]) == (frozenset({"rows", "ask"}) if only else frozenset())
+    assert ("data" in filled("rows(data, 1)", readers([text, asks]))) is not only
