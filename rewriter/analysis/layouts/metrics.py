@@ -319,7 +319,7 @@ def _doubt(
     sizes = batch_sizes(reach_of(step.state), step.state.loaders.get(step.loop, ()))
     fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
     if fixed or step.layouts.fixes_shape(step.behind) or shaped_by_rows(step.unit, step.front, step.tail):
-        return _Doubt("it reshapes values by the batch size, and gathered batches are larger")
+        return _Doubt("it gives values a shape by the size of a batch, and gathered batches are larger")
     if (divides := next((one for one in step.tail if divided_by(one, sizes)), None)) is not None:
         return _Doubt("it divides by the batch size, and gathered batches are larger", divides)
     if (numbered := numbered_file(step.state, step.unit, step.loop, step.tail)) is not None:

@@ -49,18 +49,22 @@ def _unpadded(row: torch.Tensor) -> torch.Tensor:
     """
     A row without what a `collate_fn` fills it up with, to the longest of its batch: in another batch that is longer.
 
-    Rows of one shape differ after it where they differed before.
+    Zeros and -100 at the end are taken for that, and so are ones and what is at the beginning of a text, a row of whole
+    numbers above one: a tokenizer may pad with 1, and on the left. Other rows of one shape differ after it where they
+    differed before.
     """
     if not row.dim() or row.is_sparse or row.is_complex() or row.is_quantized:
         return row
     kept = row.to(torch.float32) != 0 if row.dtype.itemsize == 1 and row.is_floating_point() else row != 0
+    text = row.dim() == 1 and not row.is_floating_point() and row.dtype is not torch.bool and bool((row > 1).any())
     if not row.is_floating_point():
-        kept &= row != _IGNORED
+        kept &= (row != _IGNORED) & (row != 1) if text else row != _IGNORED
     for dim in range(row.dim()):
         others = [other for other in range(row.dim()) if other != dim]
         used = kept.any(dim=others) if others else kept
         places = used.nonzero()
-        row = row.narrow(dim, 0, int(places[-1]) + 1 if len(places) else 0)
+        first = int(places[0]) if text else 0
+        row = row.narrow(dim, first, int(places[-1]) + 1 - first if len(places) else 0)
     return row
 
 

@@ -75,6 +75,8 @@ class Shard(Layout):
     """It has some of the batch's rows, chosen by what is in them: how many differs between processes."""
     host: bool | None = field(default=False, compare=False)
     """It is no tensor: a number, a list, an array; None where it is one on some path only."""
+    flat: bool = field(default=False, compare=False)
+    """Where its rank is not known: it may have one value for each row, as the losses of rows that are not reduced."""
     long: bool = field(default=False, compare=False)
     """Another dimension than that of the rows is as long as the longest row of this process's batch."""
     assumed: Unclear | None = field(default=None, compare=False)
@@ -190,6 +192,8 @@ class Unclear(Layout):
     """It has those of this process's rows that another part of the same batch says: a mask, or places."""
     figure: bool = False
     """It is what all rows make together, but for the largest or the smallest of them: a deviation, a norm, a median."""
+    ranked: Literal["", "all", "some"] = ""
+    """All rows are put in the order of their size, or some are taken, or weighed, by their place in it."""
     remedy: str = field(default="", compare=False)
     """What can be changed in the script, so that it can be said."""
 
