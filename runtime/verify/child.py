@@ -173,6 +173,11 @@ def _script(task: Task, recorder: Recorder) -> int:
         return _status_of(asked)
     except Ended:
         recorder.write("ended", why="steps")
+    except StopIteration as error:
+        if not (recorder.shortened and recorder.step_count()):
+            _failed(error, recorder)
+            return 1
+        recorder.write("ended", why="steps")  # `next(batches)`, of a stream that would have gone on
     except BaseException as error:  # noqa: BLE001  (the script's, which python would print and end with)
         _failed(error, recorder)
         return 1

@@ -72,12 +72,14 @@ def _written(names: Names, comp: cst.BaseComp, source: cst.BaseExpression) -> Co
     parent = names.parents.get(comp)
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
         target = parent.targets[0].target
-        if isinstance(target, (cst.Tuple, cst.List)):
-            return Copy(comp, text)
         statement = names.statement(comp)
         alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
+        if isinstance(target, (cst.Tuple, cst.List)):
+            return Copy(statement, None) if alone and _alike(target, source) else Copy(comp, text)
         if isinstance(comp, cst.DictComp) and alone and target.deep_equals(source):
             return Copy(statement, None)
+    if isinstance(parent, cst.Arg) and parent.star:
+        return Copy(comp, text)
     if isinstance(comp, cst.GeneratorExp):
         call = names.parents.get(parent) if isinstance(parent, cst.Arg) else None
         named = isinstance(call, cst.Call) and isinstance(call.func, cst.Name)
@@ -85,6 +87,14 @@ def _written(names: Names, comp: cst.BaseComp, source: cst.BaseExpression) -> Co
             return Copy(comp, text)
         return Copy(comp, f"iter({text})")
     return Copy(comp, f"{'dict' if isinstance(comp, cst.DictComp) else 'list'}({text})")
+
+
+def _alike(target: cst.Tuple | cst.List, source: cst.BaseExpression) -> bool:
+    """``x, y = [each.to(device) for each in (x, y)]``."""
+    if not isinstance(source, (cst.Tuple, cst.List)) or len(source.elements) != len(target.elements):
+        return False
+    pairs = zip(target.elements, source.elements, strict=True)
+    return all(isinstance(one.value, cst.Name) and one.value.deep_equals(other.value) for one, other in pairs)
 
 
 def _in_place(names: Names, move: cst.Call) -> cst.For | None:

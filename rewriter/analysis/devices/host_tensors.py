@@ -83,7 +83,7 @@ class _Host:
             base, values = node.func.value, [arg.value for arg in node.args]
         else:
             return
-        raws = [value for value in values if isinstance(value, PLAIN) and self._raw(value)]
+        raws = [part for value in values for part in self._parts(value)]
         while raws and isinstance(base, cst.Subscript):
             base = base.value
         if raws and self.mover.made_on_host.new_tensor(self.unit, base):
@@ -188,7 +188,7 @@ class _Host:
     def _kept_beside_host(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
         """What a statement adds to a list as the loader gave it, where the same loop keeps what is on the CPU too:
         ``features.append(model(x).cpu())``, ``labels.append(y)``."""
-        raws = [value for value in _kept(node) if isinstance(value, PLAIN) and self._raw(value)]
+        raws = [part for value in _kept(node) for part in self._parts(value)]
         if raws and self._is_read(node):
             around = _loop(self.unit, node)
             others = (n for n in nodes_in(around, cst.Call, cst.AugAssign) if _loop(self.unit, n) is around)

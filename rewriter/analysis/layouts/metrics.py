@@ -21,9 +21,10 @@ from ...facts.effects import Effect, EffectKind
 from ...facts.module import Gather
 from ...facts.roles import Origin
 from ..dataflow.call_graph import Reach, reach_of
+from ..dataflow.callees import outside_name
 from ..dataflow.containers import collects
 from ..dataflow.values import State, Unit
-from ..syntax.definitions import unshadowed
+from ..syntax.definitions import bindings_value, unshadowed
 from ..syntax.nodes import is_none, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
@@ -33,6 +34,7 @@ from .batch_figures import BatchFigure, BatchFigures, joint_figure
 from .batch_shapes import batch_sizes, divided_by, shaped_by, shaped_by_rows
 from .best_batches import best_of_batches
 from .criterion_calls import without_criteria
+from .distributions import distribution
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
 from .joined import by_script
 from .long_results import is_long
@@ -101,6 +103,9 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
                 "its batches are padded to different lengths on each process, or have another number of rows than of "
                 "samples, and could not be gathered"
             )
+        held = distribution(state, unit, loop, gathers) if answer.understood else ""
+        if held:
+            answer.leave(f"`{held}` is a distribution, and only tensors can be gathered")
         answer.keeps = _keeps(state, unit, loop)
         if answer.understood and gathers and isinstance(loop, cst.For) and layouts is not None:
             figure = joint_figure(layouts, _figures(state, unit, loop)) or best_of_batches(unit, loop, layouts)
@@ -153,7 +158,7 @@ def _evaluation(
     if forward is None:
         hidden = next((one for one in plain(loop.body) if _runs(unit, reach, training, one)), None)
         return answer(None, False, _HIDDEN if hidden is not None else "its forward pass was not found", at=hidden)
-    if any(_of_groups(loader) for loader in reach.loaders(loop)):
+    if any(_of_groups(state, unit, loader) for loader in reach.loaders(loop)):
         because = "its `batch_sampler` makes each batch a whole, and gathered batches are several"
         return Evaluation(loop, unit, reach.loaders(loop), None, False, because, groups=True)
     step = Step(state, unit, loop, forward, layouts)
@@ -218,10 +223,20 @@ def _not_rows(step: Step, variables: Iterable[Binding], values: Iterable[cst.Bas
     return None
 
 
-def _of_groups(loader: Origin) -> bool:
-    """Whether the script says which rows make a batch: an episode, so many of each class."""
+def _of_groups(state: State, unit: Unit, loader: Origin) -> bool:
+    """Whether the script says which rows make a batch: an episode, so many of each class. torch's own sampler of
+    batches says so little as a batch size does."""
     sampler = keyword(loader.node, "batch_sampler", 4) if isinstance(loader.node, cst.Call) else None
-    return sampler is not None and not is_none(sampler)
+    if sampler is None or is_none(sampler):
+        return False
+    binding = unit.names.binding(sampler) if isinstance(sampler, cst.Name) else None
+    made = list(bindings_value(unit.names, binding)) if binding is not None else [sampler]
+    records = [state.calls.get(each) if isinstance(each, cst.Call) else None for each in made]
+    plain = (record is not None and outside_name(record) in _PLAIN_BATCHES for record in records)
+    return not records or not all(plain)
+
+
+_PLAIN_BATCHES = frozenset({"torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler"})
 
 
 _COUNTED = "it counts the rows of its batch before the forward pass and uses that number after it"

@@ -214,7 +214,7 @@ class Noise:
             low, high = bounds if len(bounds) == 2 else (0, *bounds)
             given = {k: v for k, v in kwargs.items() if k in ("dtype", "device", "pin_memory")}
             given.setdefault("dtype", torch.int64)
-            return self.fill(torch.empty(*size, **given), "random_", int(low), int(high))
+            return self.fill(torch.empty(tuple(size), **given), "random_", int(low), int(high))
 
         return drawn
 
@@ -242,7 +242,7 @@ class Noise:
                 if self._natural or size is None:
                     return original(mean, std, *args, **kwargs)
                 given = {k: v for k, v in kwargs.items() if k in ("dtype", "device")}
-                return self.fill(torch.empty(*size, **given), "normal_", float(mean), float(std))
+                return self.fill(torch.empty(tuple(size), **given), "normal_", float(mean), float(std))
             first, second = torch.broadcast_tensors(*map(torch.as_tensor, (mean, std)))  # type: ignore[no-untyped-call]
             noise = self.fill(torch.empty_like(first, memory_format=torch.contiguous_format).to(second), "normal_")
             return (first + second * noise).detach()

@@ -202,7 +202,10 @@ def _shorten_batches(recorder: Recorder) -> None:
             return every(sampler) if stream else islice(every(sampler), limit)
         if batches > _MANY:  # as good as endless; the run ends after enough steps
             return every(sampler)
-        return every(sampler) if batches <= limit else _first_and_last(every(sampler), limit)
+        if batches <= limit:
+            return every(sampler)
+        recorder.shortened = True
+        return _first_and_last(every(sampler), limit)
 
     def counted(sampler: BatchSampler) -> int:
         if type(sampler).__iter__ is not shortened:
@@ -220,6 +223,11 @@ def _first_and_last(batches: Iterator[list[int]], limit: int) -> Iterator[list[i
         pass
     if last is not None:
         yield last
+
+
+def _first(items: Iterator[Any], rows: int, recorder: Recorder) -> Iterator[Any]:
+    yield from islice(items, rows)
+    recorder.shortened = True
 
 
 def _shorten_streams(recorder: Recorder) -> None:
@@ -243,6 +251,6 @@ def _short_stream(every: Any, recorder: Recorder) -> Any:
     def shortened(dataset: Any) -> Iterator[Any]:
         rows = dataset.__dict__.get(_ROWS)
         items = every(dataset)
-        return items if rows is None else islice(items, rows * recorder.limit())
+        return items if rows is None else _first(items, rows * recorder.limit(), recorder)
 
     return shortened

@@ -49,6 +49,8 @@ class Recorder:
     """Single random numbers that the script has drawn from python or numpy while it worked on batches."""
     muted: bool = False
     """Leave out what the script does: this process only stands for one that another one would start."""
+    shortened: bool = False
+    """A pass has ended before its loader would have."""
     under_way: Any = None
     """The collective call that was last made without waiting for it."""
     held: dict[str, set[int]] = field(default_factory=dict)

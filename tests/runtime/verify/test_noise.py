@@ -77,6 +77,7 @@ NOISE = (
     "torch.empty(n * 3).uniform_(-1, 1).view(n, 3)[:, :1]",
     "torch.randint(0, 5, (n, 1)).float()",
     "torch.randint(5, size=(n, 1)).float()",
+    "torch.full((n, 1), float(torch.randint(5, ()) + torch.normal(0.0, 1.0, ())))",
     "torch.bernoulli(torch.full((n, 1), 0.5))",
     "torch.normal(torch.zeros(n, 1), torch.ones(n, 1))",
     "torch.distributions.Normal(0.0, 1.0).sample((n, 1))",

@@ -53,6 +53,27 @@ def test_a_sampler_for_billions_of_rows_is_not_read_to_its_end(identity: Identit
     assert (seen.status, ended(seen)) == (0, "end")
 
 
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        ("class Stream(IterableDataset):\n    def __iter__(self):\n        return repeat(torch.ones(4))\n", 0),
+        ("def Stream():\n    return torch.ones(800, 4)\n", 0),
+        ("def Stream():\n    return torch.ones(8, 4)\n", 2),
+    ],
+    ids=["an endless stream", "more rows than a shortened pass reads", "the script reads more than there is"],
+)
+def test_batches_that_are_taken_one_by_one_end_a_shortened_run(rows: str, status: int, identity: Identity) -> None:
+    """A script that counts steps and takes `next(batches)` does not ask whether they are over: "the original fails"."""
+    seen = identity(
+        f"from itertools import repeat\nfrom torch.utils.data import DataLoader, IterableDataset\n{rows}"
+        "batches = iter(DataLoader(Stream(), 4))\n"
+        "for _ in range(60):\n"
+        "    optimizer.zero_grad(); model(next(batches)).sum().backward(); optimizer.step()\n"
+    )
+    assert seen.status == status
+    assert status or ended(seen) == "steps"
+
+
 def test_a_script_that_asks_is_told_apart_from_its_migration(identity: Identity) -> None:
     seen = identity("input('how many epochs? ')\n")
     assert seen.status == 2

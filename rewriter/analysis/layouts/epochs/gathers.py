@@ -15,6 +15,7 @@ from ...syntax.scopes import Binding
 from ...syntax.walk import descendants, nodes_in
 from ...training.gradient_path import GradientPath
 from ..batch_shapes import batch_sizes, divided_by
+from ..distributions import distribution
 from ..engine.layout import (
     holds_figure,
     holds_rows_apart,
@@ -109,6 +110,7 @@ class Gathers:
         single = not_joined(self.state, self.reach, self.layouts, self.loop, [gather])
         long = partial(is_long, self.state, self.layouts, self.loop)
         left = self.path.cuts(self.unit, gather) or single or ragged(self.state, self.reach, self.loop, [gather], long)
+        left = left or distribution(self.state, self.unit, self.loop, [gather])
         return None if left else gather, single
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:

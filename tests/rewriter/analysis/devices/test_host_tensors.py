@@ -192,6 +192,10 @@ print(evaluate(model, DataLoader(tests, batch_size=4), device))
         ("for p, t in zip(guess, y):\n                n += int(p == t)", "zip(guess, y.cpu())"),
         ("kept.append((guess, y))\n    n = sum(agree(p, t) for p, t in kept)", "kept.append((guess, y.cpu()))"),
         ("kept += [guess]; labels += [y]\n    n = agree(torch.cat(kept), torch.cat(labels))", "labels += [y.cpu()]"),
+        (
+            "kept.append(guess * 2.0); labels.append(y * 2.0)\n    n = agree(kept[0], labels[0])",
+            "labels.append(y.cpu() * 2.0)",
+        ),
         ("kept.extend(guess); labels.extend(y)\n    n = agree(kept[0], labels[0])", "labels.extend(y.cpu())"),
         ("n += guess.eq(y.view_as(guess)).sum().item()", "guess.eq(y.view_as(guess).cpu())"),
     ],

@@ -80,3 +80,35 @@ def test_batches_that_go_to_the_gpu_by_their_type(kind: str, comes: bool) -> Non
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     (told,) = [found.message for found in file.diagnoses if found.id == "prepare"]
     assert ("nothing moves its batches" in told) is not comes
+
+
+WHOLE = """\
+import torch
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Bilinear(4, 4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for {batch} in DataLoader(rows, batch_size=2):
+    {moves}
+    loss = {out}.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "moves", "out", "left"),
+    [
+        ("x, y", "x, y = [each.to(device) for each in (x, y)]", "model(x, y)", "\n    loss = model(x, y)"),
+        ("x, y", "y, x = [each.to(device) for each in (x, y)]", "model(x, y)", "    y, x = (x, y)\n"),
+        ("batch", "pass", "model(*[each.to(device) for each in batch])", "model(*batch)"),
+        ("batch", "pass", "model(**{name: each.to(device) for name, each in batch.items()})", "model(**batch)"),
+    ],
+    ids=["the same names", "other names", "arguments", "named arguments"],
+)
+def test_a_move_of_a_whole_batch_leaves_nothing_behind(batch: str, moves: str, out: str, left: str) -> None:
+    text = WHOLE.format(batch=batch, moves=moves, out=out)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert left in file.after.decode() and ("(x, y)\n" in file.after.decode()) is ("(x, y)\n" in left)

@@ -1271,3 +1271,53 @@ def test_scores_that_are_added_one_by_one_are_averaged(read: str, told: bool, tr
     """As `sum(scores)`: it was migrated without a word."""
     _, findings = trained(end=SCORES.format(read=read))
     assert ("mean-of-batches" in findings) is told
+
+
+CLONED = """\
+import torch
+from torch import nn
+from torch.distributions import Normal, kl_divergence
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Linear(4, 2)
+
+    def forward(self, seen):
+        return {given}
+
+
+policy = Policy()
+optimizer = torch.optim.Adam(policy.parameters())
+for seen, done in DataLoader(rows, batch_size=8):
+    loss = nn.functional.mse_loss(policy(seen).mean, done)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+errors = []
+with torch.no_grad():
+    for seen, done in DataLoader(others, {batches}):
+        guess = policy(seen)
+        errors.append({error})
+print(torch.cat(errors).mean().item())
+"""
+NORMAL = "Normal(self.mean(seen), 1.0)"
+
+
+@pytest.mark.parametrize(
+    ("given", "batches", "error", "gathered"),
+    [
+        (NORMAL, "batch_size=8", "-guess.log_prob(done)", False),
+        (NORMAL, "batch_size=8", "kl_divergence(guess, Normal(done, 1.0))", False),
+        ("self.mean(seen)", "batch_size=8", "(guess - done).pow(2)", True),
+        ("self.mean(seen)", "batch_sampler=BatchSampler(SequentialSampler(others), 8, False)", "guess - done", True),
+    ],
+    ids=["its log-likelihood", "its divergence", "a tensor", "torch's own sampler of batches"],
+)
+def test_a_distribution_that_a_model_gives(given: str, batches: str, error: str, gathered: bool) -> None:
+    """It was gathered as if it were a tensor, and the script stopped at its first evaluation."""
+    text = CLONED.format(given=given, batches=batches, error=error)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("gather_for_metrics" in file.after.decode()) is gathered
