@@ -98,7 +98,7 @@ def unclear(held: Sequence[Layout], node: cst.CSTNode) -> Unclear | None:
     near = words.pop() if len(words) == 1 else "mixed" if words else ""
     counts = all(isinstance(one, Replicated) or is_count(one) for one in held)
     if first.figure and any(isinstance(one, Shard) for one in held):
-        return replace(compared(node), near=near)
+        return replace(compared(node), near=near, ranked=first.ranked)
     return replace(first, per_row=False, near=near, counts=counts)
 
 

@@ -104,7 +104,7 @@ def reshaped(
     if how.how == "split":
         return Each(replace(rows, rank=None)) if first is not None or rows.dim else _lost(node)
     if how.how == "select":
-        return _without(rows, position(rows, first)) if first is not None else _lost(node)
+        return replace(_without(rows, position(rows, first)), long=False) if first is not None else _lost(node)
     return rows if first is not None or how.how != "narrow" else _lost(node)
 
 
@@ -211,6 +211,8 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
         layouts: of what each element names; of slices that are plain, replicated.
         node: for the reason.
     """
+    if isinstance(value, Unclear) and value.ranked:
+        return cut(value, not _takes_all(index[0]))
     for layout in layouts:
         if isinstance(layout, (Unclear, Mixed)):
             return layout if isinstance(layout, Unclear) else _lost(node)
@@ -241,6 +243,12 @@ def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Lay
         held = _of_rows(Shard(value.dim), index, layouts, node) if value.dim is not None else None
         return replace(value, dim=held.dim) if isinstance(held, Shard) else replace(_lost(node), whole=value)
     return _lost(node)
+
+
+def cut(layout: Layout, some: bool) -> Layout:
+    """What is taken of a value by place: of rows in the order of their size the largest, or the smallest."""
+    ranked = some and isinstance(layout, Unclear) and layout.ranked
+    return replace(layout, ranked="some") if isinstance(layout, Unclear) and ranked else layout
 
 
 def _unfit(mask: Shard, part: cst.BaseSlice, node: cst.CSTNode) -> Unclear:
@@ -284,7 +292,7 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
                 return (
                     _chosen_of(Shard(0, 1), found)
                     if pair and isinstance(found, Shard)
-                    else Unclear("it chooses rows by their place in the batch", node)
+                    else Unclear("it chooses rows by their place in the batch", node, picked=isinstance(found, Shard))
                 )
         elif place < dim and value is not None:
             dim, rank, place = dim - 1, _changed(rank, -1), place - 1
@@ -293,7 +301,8 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
         elif value is not None:
             rank = None
         place += 1
-    return replace(rows, dim=dim, rank=rank if len(index) <= (rows.rank or 0) else None, least=0)
+    long = rows.long and not any(isinstance(part, cst.Index) and integer(part.value) is not None for part in index)
+    return replace(rows, dim=dim, rank=rank if len(index) <= (rows.rank or 0) else None, least=0, long=long)
 
 
 def _chosen_of(rows: Shard, index: Shard) -> Shard:
@@ -315,7 +324,7 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
             return reordered(node)
         known = (left.rank or 0) > 2 or (right.rank or 0) > 2
         if left.dim == right.dim and (batched or (known and left.dim == 0)):
-            return left if left.rank is not None else right
+            return replace(left if left.rank is not None else right, long=False)
         if _sums_over_rows(left, right, batched):
             return Partial("sum", left.uneven or right.uneven)
         across = left.dim == 0 < right.dim and not (batched or known)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import libcst as cst
 
 from ....facts.accelerator import Side
@@ -19,6 +21,7 @@ from ..engine.layout import (
     is_container,
 )
 from ..epoch_totals import Total
+from ..long_results import is_long
 from ..loop_step import bound, bound_by
 from ..padding import ragged
 from ..row_counts import counted, only_counted
@@ -104,7 +107,8 @@ class Gathers:
         gather = Gather(first, plain, because, side=Side.BEFORE, counts=counts, inline=tuple(fields))
         gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
         single = not_joined(self.state, self.reach, self.layouts, self.loop, [gather])
-        left = self.path.cuts(self.unit, gather) or single or ragged(self.state, self.reach, self.loop, [gather])
+        long = partial(is_long, self.state, self.layouts, self.loop)
+        left = self.path.cuts(self.unit, gather) or single or ragged(self.state, self.reach, self.loop, [gather], long)
         return None if left else gather, single
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:

@@ -43,6 +43,8 @@ class AlongDim(NamedTuple):
     default: int | tuple[int, ...] | None = None
     """The default dimension, or those; None if the default is all dimensions, or if one must be given."""
     gives: Value = "value"
+    ranks: bool = False
+    """Values are put in the order of their size, or the largest are taken."""
 
 
 class Reshape(NamedTuple):
