@@ -26,7 +26,7 @@ from ..syntax.definitions import bindings_value, unpacked, unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from ..syntax.walk import children
-from .training import Training
+from .training import Training, without_gradient
 
 _DATA = (Role.LOADER, Role.DATASET)
 _NUMBER_TYPES = frozenset("float int bool str len".split())
@@ -51,6 +51,8 @@ class _Step(NamedTuple):
     rises: bool
     """Its parameters lead to all callers. Not so what a call has led to: its own arguments are on the path already,
     those of other calls (of the same loss in an evaluation) are not."""
+    free: bool = False
+    """No gradient flows through it: a target that ``with torch.no_grad()`` computes."""
 
     def to(self, node: cst.CSTNode) -> _Step:
         """An expression of the same code."""
@@ -65,12 +67,13 @@ class GradientPath:
         self.nodes: set[cst.CSTNode] = set()
         self.ends: set[cst.Call] = set()
         """Calls whose result has no gradient: the path ends there."""
-        seen: set[tuple[cst.CSTNode, bool]] = set()
+        seen: set[tuple[cst.CSTNode, bool, bool]] = set()
         pending: list[_Step] = [_Step(r.unit, backward_operand(r), True) for r in training.backwards]
         while pending:
             step = pending.pop()
-            if (step.node, step.rises) not in seen:
-                seen.add((step.node, step.rises))
+            step = step._replace(free=step.free or without_gradient(step.unit, step.node))
+            if (step.node, step.rises, step.free) not in seen:
+                seen.add((step.node, step.rises, step.free))
                 self.nodes.add(step.node)
                 pending.extend(self._behind(step))
 
@@ -106,7 +109,9 @@ class GradientPath:
             yield from self._of_call(step, node)
         elif isinstance(node, cst.Attribute):
             yield step.to(node.value)
-            yield from (_Step(unit, value, step.rises) for unit, value in self._kept.get(node.attr.value, ()))
+            yield from (
+                _Step(unit, value, step.rises, step.free) for unit, value in self._kept.get(node.attr.value, ())
+            )
         elif isinstance(node, cst.Subscript):
             yield step.to(node.value)
         elif isinstance(node, cst.IfExp):
@@ -136,16 +141,17 @@ class GradientPath:
             if isinstance(parent, (cst.For, cst.CompFor)):
                 yield step.to(parent.iter)
             elif step.rises and (isinstance(definition, cst.Param) or isinstance(parent, cst.Param)):
-                yield from (_Step(unit, value, True) for unit, value in self._reach.given(binding))
+                yield from (_Step(unit, value, True, step.free) for unit, value in self._reach.given(binding))
         yield from (step.to(value) for value in _collected(step.unit, binding))
 
     def _of_call(self, step: _Step, call: cst.Call) -> Iterator[_Step]:
         name = method_name(call)
         if questions.ends_gradient(name) if isinstance(call.func, cst.Attribute) else name in _NUMBER_TYPES:
-            self.ends.add(call)
+            if not step.free:
+                self.ends.add(call)
             return
         for function in self._reach.called(call):
-            yield from self._returned(function)
+            yield from (one._replace(free=step.free) for one in self._returned(function))
         yield from (step.to(arg.value) for arg in call.args)
         if isinstance(call.func, cst.Attribute):
             yield step.to(call.func.value)

@@ -91,6 +91,14 @@ def test_a_fault_is_found(old: str, new: str, invariant: str) -> None:
     assert invariant in broken(with_(old, new))
 
 
+def test_a_number_that_is_taken_where_no_gradient_is_cuts_none() -> None:
+    """The table of a script goes with its targets into the next round, beside a mean of the losses: their `item()` was
+    called a cut, and the script was refused."""
+    soft = "    {0}\n        soft = loss.item()\n    accelerator.backward(loss / soft)\n"
+    assert "gradient-cut" not in broken(with_(BACKWARD, soft.format("with torch.no_grad():")))
+    assert "gradient-cut" in broken(with_(BACKWARD, soft.format("if loss > 0:")))
+
+
 def test_what_is_prepared_behind_its_training_is_late() -> None:
     assert broken(with_(PREPARE, "").replace("accelerator.save(acc", PREPARE + "accelerator.save(acc")) >= {
         "prepared-late"

@@ -17,6 +17,7 @@ from .layout import (
     CHOSEN,
     REPLICATED,
     Layout,
+    Made,
     Partial,
     Replicated,
     Several,
@@ -47,9 +48,12 @@ def open_dimension(asked: cst.BaseExpression | None, given: Arguments) -> Unclea
 
 
 def after_reduction(operand: Layout, transfer: tensors.Reduce, given: Arguments) -> Layout:
+    asked = given.dimension(transfer.dim, transfer.keyword)
+    other = next((inner(layout) for node, layout in given.plain if node is asked), None)
+    if transfer.gives == "value and index" and isinstance(other, (Shard, Partial, Unclear, Made)):
+        return pointwise([operand, other], given.node)  # `torch.max(q * e, (q - 1) * e)`: of two tensors
     if isinstance(operand, (Replicated, Whole, ShardRow, ShardSize, Shape)):
         return operand if not isinstance(operand, Shape) else ShardSize()
-    asked = given.dimension(transfer.dim, transfer.keyword)
     if isinstance(asked, cst.Name) and asked.value == "None":
         asked = None
     if isinstance(operand, Unclear):

@@ -97,6 +97,7 @@ SUMS = {
         "terms(x, y).total",
     ),
     "of what a function that cannot be seen gives": ("from elsewhere import gaps", "gaps(model(x), y).sum()"),
+    "of the larger of a tensor and zeros": ("", f"torch.max(torch.zeros(3), {GAP}).sum()"),
     "the trace of a product over the rows": ("", f"torch.diagonal({GAP}.T @ {GAP}).sum()"),
     "of rows that are drawn": (
         "size = 32", "F.mse_loss(model(torch.randn(size, 8)), torch.zeros(size, 2), reduction='sum')"
@@ -121,6 +122,10 @@ MEANS = {
     "of all pairs of rows, by a number of which nothing is known, beside a mean": (
         "from shapes import flat, pairs\ndef apart(out):\n    return torch.sum(out @ out.t()) / pairs(out)",
         f"({GAP} ** 2).mean() + 0.1 * apart(flat(model(x)))",
+    ),
+    "of the larger of two tensors": (
+        "q = torch.tensor([0.1, 0.9, 0.5])",
+        "torch.max(q * (y[:, None] - model(x)), (q - 1) * (y[:, None] - model(x))).mean()",
     ),
     "divided by a dimension": ("", f"{NONE}.sum() / x.size(0)"),
     "what a named tuple was given": (
