@@ -152,6 +152,7 @@ TERMINALS: dict[str, tuple[str, tuple[int, ...], tuple[str, ...]]] = {
 }
 """The pictures of a terminal: the script, the columns, and the options."""
 _VERDICT = "BROKEN ("
+_SUMMARY = "1 file would change"
 """Begins what is shown of a verification."""
 
 
@@ -252,7 +253,8 @@ def terminals() -> Iterator[tuple[str, str]]:
                 text = said(Path(folder), width, *options)
                 if options:
                     start = text.index(_VERDICT)
-                    text = text[text.rindex("\n", 0, start) + 1 :]
+                    text = text[text.rindex("\n", 0, start) + 1 :].partition(_SUMMARY)[0]
+                    text = text.rpartition("\n")[0].rstrip("\n")  # without the colour that begins the summary
                 for scheme in _PLAIN:
                     console = Console(
                         file=io.StringIO(), record=True, width=width, force_terminal=True, highlight=False

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -41,6 +41,7 @@ from .snapshots import with_snapshots
 from .uses import NotGathered, Use, check_all, defines, imported, made, run, use, uses_of
 
 NAME = "training_function"
+_TIME = "%%time"
 BELOW = "# Moved below the training, "
 """How the line begins that stays of a cell which shows something between those of the training."""
 
@@ -142,6 +143,7 @@ def gathered(
         plain[position] = (plain[position][0], [*lines, *plain[position][1]])
     bodies = {n: text for n, (text, _) in plain.items() if text.strip()}
     ending = {n for n, text in bodies.items() if _ends(notebook.cells, n, text)}
+    plain = _timed(plain, whole)
     inner = [text for _, text in along]
     inner += [values.printed(text) if n in ending else text for n, text in bodies.items()]
     body = "\n\n".join(map(_indented, inner))
@@ -177,6 +179,22 @@ def gathered(
     calling = [text for n, text in enumerate(whole) if n not in beside]
     of_main = of_main_process(whole, calling, functions, held)
     return [for_rules(text, of_main) for text in texts]
+
+
+def _timed(plain: Mapping[int, tuple[str, list[str]]], texts: Sequence[str]) -> dict[int, tuple[str, list[str]]]:
+    """The parts of the cells of the training, with the ``%%time`` of one at the call of the launcher: in a cell of
+    comments it times nothing."""
+    found = {n: (text, list(lines)) for n, (text, lines) in plain.items()}
+    last = max(found)
+    timed = [n for n, (_, lines) in found.items() if any(line.endswith(f"{MASK}{_TIME}") for line in lines)]
+    if not timed or (last not in timed and f"{MASK}%%" in texts[last]):  # a cell has one such magic
+        return found
+    for n in timed:
+        if not [line for line in found[n][1] if MASK not in line]:
+            found[n] = found[n][0], [line for line in found[n][1] if not line.endswith(f"{MASK}{_TIME}")]
+    if not any(line.endswith(f"{MASK}{_TIME}") for line in found[last][1]):
+        found[last] = found[last][0], [f"pass{MASK}{_TIME}", *found[last][1]]
+    return found
 
 
 def _ends(cells: Sequence[Cell], position: int, text: str) -> bool:

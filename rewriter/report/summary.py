@@ -55,7 +55,8 @@ class _Page:
         return frame(views, width=room, paint=lambda t, w: self.paint(t, styles[w]), encoding=self.encoding)
 
     def heading(self, text: str) -> None:
-        self.lines += [*([""] if self.lines else []), self.paint(text, "1")]
+        told = textwrap.wrap(text, self.width) if self.wraps else [text]
+        self.lines += [*([""] if self.lines else []), *(self.paint(line, "1") for line in told)]
 
     def entry(self, text: str, *, first: str = "", rest: str = "  ", style: str = "") -> None:
         """Add text that a program may search for: on one line unless it goes to a terminal."""

@@ -206,7 +206,7 @@ def _nothing_begun() -> None:
         )
     if lost:
         raise LaunchError(
-            "a cell, or a module that it imports, has asked for a device (torch.cuda.is_available()) before "
+            "a cell, or a module that it imports, has asked whether there is a device (is_available) before "
             "notebook_launcher was imported, so processes started from here could not use one. Restart the notebook, "
             "and import notebook_launcher first: from torchlift.runtime import notebook_launcher."
         )

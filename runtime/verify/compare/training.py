@@ -16,6 +16,8 @@ BEFORE = "before the first step"
 ALIKE = "though their gradients are equal"
 UNLIKE = "its gradients are not averaged"
 """What is known of weights that differ."""
+_OF_NORMS = 10
+"""On several processes gradient norms may be so many times farther apart than weights: they are not averaged."""
 
 
 def steps(about: About) -> Promise:
@@ -140,9 +142,9 @@ def _factor(ratios: list[float]) -> str:
     return ""
 
 
-def agreement(about: About, worst: float) -> str:
-    """How closely figures agree, in words."""
-    return "bit for bit" if about.alone else f"to {worst:.1e} (allowed: {about.tolerance:.0e})"
+def agreement(about: About, worst: float, times: int = 1) -> str:
+    """How closely figures agree, in words, and how far they may be apart: so many ``times`` the tolerance."""
+    return "bit for bit" if about.alone else f"to {worst:.1e} (allowed: {about.tolerance * times:.0e})"
 
 
 def pairs(about: About) -> Iterable[tuple[int, Event, Event]]:
@@ -221,12 +223,12 @@ def gradients(about: About) -> Promise:
     for number, a, b in pairs(about):
         difference = apart(a["gn"], b["gn"], floor)
         worst = max(worst, difference)
-        if difference > about.tolerance * (1 if about.alone else 10):
+        if difference > about.tolerance * (1 if about.alone else _OF_NORMS):
             ratios = [y["gn"] / x["gn"] for n, x, y in pairs(about) if n >= number and x["gn"]]
             text = f"norm {shown(b['gn'], a['gn'])}, the original's is {shown(a['gn'], b['gn'])}{_factor(ratios)}"
             at = _backward(about.migrated.main, number)
             return about.broken("gradients", text, step=number, figure="gradient norm", at=at)
-    return about.held("gradients", agreement(about, worst))
+    return about.held("gradients", agreement(about, worst, _OF_NORMS))
 
 
 def rates(about: About) -> Promise:

@@ -143,3 +143,17 @@ def test_what_a_magic_keeps_of_a_training_cell_is_not_read_later() -> None:
 def test_a_magic_that_runs_the_training_several_times_is_named() -> None:
     (found,) = migrated(IMPORTS, BUILD, f"%%timeit\n{LOOP}").diagnoses
     assert found.message == "`%%timeit` is in a cell of the training, and a function cannot have a magic"
+
+
+@pytest.mark.parametrize("timed", [{2}, {1, 2}, {1, 2, 3}])
+def test_the_time_of_the_training_is_taken_where_it_runs(timed: set[int]) -> None:
+    """A cell of comments took no time, and said so."""
+    cells = [f"%%time\n{text}" if n in timed else text for n, text in enumerate((IMPORTS, BUILD, LOOP, LOOP))]
+    found = texts(migrated(*cells))
+    assert [n for n, text in enumerate(found) if "%%time" in text] == [3]
+    assert found[3].startswith("%%time\n") and "def training_function" in found[3]
+
+
+def test_a_cell_has_one_magic_of_its_own() -> None:
+    found = texts(migrated(IMPORTS, BUILD, f"%%time\n{LOOP}", f"%%capture\n{LOOP}"))
+    assert found[2].startswith("%%time\n#") and found[3].startswith("%%capture\n")

@@ -632,7 +632,7 @@ def test_a_magic_that_does_not_matter_stays_where_it_is(magic: str) -> None:
 
 def test_the_time_that_a_cell_of_the_training_takes_is_still_told() -> None:
     cells = _cells(_migrated(IMPORTS, f"%%time\n{BUILD}", f"%%time\n{HISTORY}", "plt.plot(history)").after)
-    assert cells[1] == "%%time\n# Moved into training_function() in cell 3."
+    assert cells[1] == "# Moved into training_function() in cell 3."
     first, _, rest = cells[2].partition("\n")
     assert (first, "notebook_launcher(training_function" in rest, "%%" in rest) == ("%%time", True, False)
     refused = _migrated(IMPORTS, BUILD, f"%%timeit -n 1\n{LOOP}")

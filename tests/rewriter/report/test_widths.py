@@ -142,3 +142,10 @@ def test_the_help_fits_and_cuts_no_word(width: int) -> None:
 
     assert max(map(len, shown(width).splitlines())) <= width
     assert shown(width).split() == shown(ENDLESS).split()
+
+
+def test_headings_are_as_narrow_as_the_terminal() -> None:
+    for result in results()[:3]:
+        lines = summary(result, [], width=20, wraps=True, drawn=result.files).split("\n")
+        heads = [line for line in lines if line and not line.startswith(" ")]
+        assert heads and all(len(line) <= 20 for line in heads if not CODE.match(line)), heads

@@ -46,11 +46,13 @@ def test_the_launcher_spoils_no_fork_and_names_what_has(asked, monkeypatch):
     from torchlift.runtime.device import kinds
     from torchlift.runtime.errors import LaunchError
     from torchlift.runtime.launch import notebook
+    from torchlift.runtime.process.state import PartialState
 
     machine, kind = Devices(asked), kinds.DeviceKind("cuda")
     monkeypatch.delenv("PYTORCH_NVML_BASED_CUDA_CHECK", raising=False)
     monkeypatch.setattr(kinds.DeviceKind, "module", machine)
     monkeypatch.setattr(kinds.DeviceKind, "available", lambda self: machine.is_available())
+    monkeypatch.setattr(PartialState, "made_in", None)  # by a test before this one
     monkeypatch.setattr(kinds, "current", lambda: kind if kind.available() else None)
     if asked:
         with pytest.raises(LaunchError, match=r"import notebook_launcher first"):

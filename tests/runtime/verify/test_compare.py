@@ -608,3 +608,10 @@ def test_an_original_of_several_processes(original: RunTrace, migrated: RunTrace
 def test_two_figures_never_look_the_same() -> None:
     assert shown(0.0872866261, 0.0872866258) != shown(0.0872866258, 0.0872866261)
     assert shown(1 / 3, 0.25) == "0.33333333"
+
+
+def test_what_is_allowed_of_norms_is_what_they_are_held_to():
+    """They were "to 1.1e-03 (allowed: 1e-03)", and held."""
+    one, two = step(gradient=1.0), step(gradient=1.0 + 5e-5)
+    held = training.gradients(about(run([loss(1.0), one]), run(*([loss(1.0), two] for _ in range(2)))))
+    assert held.outcome is Outcome.HELD and held.detail == "to 5.0e-05 (allowed: 1e-04)"
