@@ -106,6 +106,8 @@ _RULED = re.compile(r"#\s*%%|[#=*-]{5}")
 def _is_needed_still(comment: str, code: str) -> bool:
     """Whether a comment says more than what its code does: it plans something, is code, gives a number, or names what
     is elsewhere."""
+    if _is_size_or_device(comment):
+        return False
     names = re.findall(r"[a-z]\w*_\w+", comment)
     facts = re.search(r"\d", re.sub(r"[\[(].*?[\])]", "", comment))  # not the sizes of a tensor
     return (
@@ -114,6 +116,17 @@ def _is_needed_still(comment: str, code: str) -> bool:
         or (facts is not None and comment.isascii())
         or any(name not in code for name in names)
     )
+
+
+def _is_size_or_device(comment: str) -> bool:
+    """Whether a comment is the size of a tensor, ``torch.Size([B, 1])``, or another choice of the device, in code."""
+    try:
+        said = ast.parse(comment.lstrip("# \t"), mode="eval").body
+    except (SyntaxError, ValueError):
+        return False
+    if isinstance(said, ast.Call):
+        return ast.unparse(said.func) in ("Size", "torch.Size")
+    return isinstance(said, ast.IfExp) and any(word in comment for word in ("cuda", "cpu", "mps"))
 
 
 def is_code(comment: str) -> bool:

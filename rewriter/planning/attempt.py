@@ -25,6 +25,7 @@ from ..analysis.effects.read_back import ReadBack
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.divergence import Equality
 from ..analysis.layouts.metrics import Evaluation
+from ..analysis.layouts.noisy_passes import agreements_on_noise
 from ..analysis.layouts.random_evaluations import agreements
 from ..analysis.syntax.walk import descendants
 from ..facts.effects import EffectKind
@@ -152,7 +153,11 @@ class Attempt:
         if self.program.settled:
             return
         own = self._gathers()
-        for unit, answer in agreements(self.state, self.reach, self.training, equality, own, self._open):
+        self._agree(agreements(self.state, self.reach, self.training, equality, own, self._open))
+        self._agree(agreements_on_noise(self.training, equality, self._gathers(), self._early, self._open))
+
+    def _agree(self, answers: Iterable[tuple[Unit, Gather | Reason]]) -> None:
+        for unit, answer in answers:
             if isinstance(answer, Gather):
                 self.parts[unit].gathers.append(answer)
             else:

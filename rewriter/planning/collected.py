@@ -33,7 +33,6 @@ from ..analysis.layouts.agreed_decisions import counted_together, decisions
 from ..analysis.layouts.batch_artifacts import dropped_batches, early_lengths, filled_batches
 from ..analysis.layouts.batch_figures import BatchFigure, told
 from ..analysis.layouts.batch_numbers import batch_numbers
-from ..analysis.layouts.batch_shapes import tied_shapes
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.collated_rows import left_out
 from ..analysis.layouts.decisions import joint_of
@@ -49,6 +48,7 @@ from ..analysis.layouts.row_places import placed_rows
 from ..analysis.layouts.shown_rows import one_share
 from ..analysis.layouts.sums_of_means import mean_of_batches, not_summed, own_rows_under
 from ..analysis.layouts.swallowed_errors import swallowed_errors
+from ..analysis.layouts.tied_shapes import tied_shapes
 from ..analysis.layouts.unclear_losses import unclear_losses
 from ..analysis.precision.scalers import ScalerUse
 from ..analysis.sharding.survival import survival

@@ -110,6 +110,7 @@ _DIFFERS = {
     Differs.BY_SHARD: "which each process computes from its own shard of the data",
     Differs.BY_ITSELF: "which each process reads by itself (the clock, a file, its device)",
     Differs.BY_DRAWS: "and each process evaluates the whole set with random numbers of its own ({draw})",
+    Differs.BY_NOISE: "and each process computes it with random numbers of its own ({draw})",
 }
 
 
@@ -117,6 +118,8 @@ def _there(source: cst.CSTNode, why: Differs) -> str:
     """What happens where a value that differs comes from."""
     if why is Differs.BY_DRAWS:
         return "each process evaluates the whole set here, with random numbers of its own"
+    if why is Differs.BY_NOISE:
+        return "each process draws random numbers of its own here"
     turns = isinstance(source, (cst.For, cst.CompFor))
     return "each process goes through its own shard of the data here" if turns else "each process has its own here"
 

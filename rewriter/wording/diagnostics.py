@@ -16,6 +16,7 @@ from ..facts.reasons.diagnostics import (
     OutsideSaver,
     OwnBatchNorm,
     OwnStream,
+    RankedRows,
     ReplacedMethod,
     SameNoise,
     SameRows,
@@ -105,6 +106,23 @@ def _compared_with_batch(found: ComparedWithBatch) -> Finding:
         else "no action needed: each process takes a batch of the script's size, unless --keep-global-batch is given",
         Severity.REVIEW if found.split else Severity.NOTE,
         case="figure",
+    )
+
+
+@worded.register(RankedRows)
+def _ranked_rows(found: RankedRows) -> Finding:
+    return Finding(
+        "in-batch-pairs",
+        found.node,
+        f"this loss takes rows by how large they are among those of their batch (`{found.text}`): on N processes each "
+        "takes them from its own rows",
+        "take a part of the rows, such as len(losses) // 4, and no fixed number; for the rows that one process would "
+        "take, do not use --keep-global-batch"
+        if found.split
+        else "no action needed: each process takes them from a batch of the script's size, unless --keep-global-batch "
+        "is given",
+        Severity.REVIEW if found.split else Severity.NOTE,
+        case="chosen",
     )
 
 

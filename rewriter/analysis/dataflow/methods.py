@@ -15,6 +15,7 @@ from .command_lines import of_parser
 from .containers import bind_self, element, is_by_name, key_of, merge, named_layers, put_in
 from .drawn_batches import drawn
 from .external_calls import set_parts
+from .forward_hooks import HOOKING, hook_in
 from .solver import Slot, Thing
 from .trails import Trace, Trail
 from .values import Above, Bound, Function, Inner, Instance, Klass, Mapping, Sequence, State, Unknown, Wrapped
@@ -102,6 +103,8 @@ def _model_method(call: EvaluatedCall, model: Origin, name: str) -> None:
         call.make(Role.STATE, "a model's state dict", source=model)
     elif name in _INNER:
         _inner(call, model, name)
+    elif name in HOOKING:
+        hook_in(call, model, name)
     elif name in ("append", "extend", "insert", "add_module", "register_module", "update") and call.args:
         put_in(state, model, call.args[-1][1])
     elif is_by_name(model) and hasattr(dict, name):
@@ -128,6 +131,8 @@ def _inner_method(call: EvaluatedCall, module: Inner, name: str) -> None:
         call.make(Role.PARAMETERS, "the parameters of a module of a model", source=module.model)
     elif name in _INNER:
         _inner(call, module.model, name)
+    elif name in HOOKING:
+        hook_in(call, module.model, name)
 
 
 def if_share(call: EvaluatedCall, thing: Thing, model: Origin) -> None:

@@ -238,6 +238,8 @@ class State:
         """For a function, what decorators of the script have put in its place, which runs where it is called."""
         self.implied: set[cst.CSTNode] = set()
         """Functions that a call runs and hands none of its arguments to: ``__post_init__``."""
+        self.hooks: dict[cst.CSTNode, dict[Origin, None]] = {}
+        """Functions that models call in each forward pass, each with these models."""
         self.started: set[cst.CSTNode] = set()
         """Functions of the script that count as run, though nothing calls them."""
         self.commands: set[cst.CSTNode] = set()

@@ -17,13 +17,14 @@ from ...facts.reasons.diagnostics import (
     ComparedWithBatch,
     NotLinear,
     OutsideSaver,
+    RankedRows,
     UnknownSaver,
     UnsteppedScaler,
 )
 from ...facts.reasons.losses import WeightedMean
 from ...facts.roles import Origin, Role
 from ...facts.torch_api.surroundings import writing_methods
-from ..dataflow.call_graph import Reach
+from ..dataflow.call_graph import Reach, reach_of
 from ..dataflow.callees import method_name
 from ..dataflow.values import CallRecord, External, Function, State, Unit, Unknown, origins
 from ..effects.existing_guards import guarded
@@ -45,6 +46,7 @@ def remarks(state: State, unit: Unit, reach: Reach, training: Training, *, split
     yield from batch_norms(state, unit, reach, training)
     yield from _masked_means(state, unit, training)
     pairs = [*_pairs(state, unit, reach, training)]
+    pairs = pairs or [*_ranked(state, unit, training, split=split)]
     yield from pairs or _statistics(state, unit, training, split=split)
     yield from memories(state, unit, reach, training)
     yield from of_apex(state, unit)
@@ -136,6 +138,17 @@ def _is_transposed(node: cst.BaseExpression) -> bool:
         return False
     sizes = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.Integer)]
     return node.func.attr.value == "t" or (node.func.attr.value in ("transpose", "permute") and set(sizes) == {0, 1})
+
+
+def _ranked(state: State, unit: Unit, training: Training, *, split: bool) -> Iterator[Reason]:
+    """Rows that a loss takes by how large they are: the hardest of a batch."""
+    for record in training.backwards:
+        for part in held(backward_layout(state, record)) if record.unit is unit else ():
+            if isinstance(part, Unclear) and part.ranked == "some":
+                home = reach_of(state).unit_of(part.node, unit)
+                text = home.names.one_line(part.node.with_changes(lpar=(), rpar=()))
+                yield RankedRows(part.node if home is unit else record.node, text, split)
+                return
 
 
 def _statistics(state: State, unit: Unit, training: Training, *, split: bool) -> Iterator[Reason]:

@@ -1,4 +1,4 @@
-"""Shapes that are tied to the number of rows which the script's loader gives: ``x.view(args.batch_size, -1)``."""
+"""Shapes that are tied to the number of rows of a batch: ``x.view(args.batch_size, -1)``, ``x.view(x.size(0), -1)``."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import Literal, NamedTuple
 
 import libcst as cst
 
-from ...facts.reasons import Reason
-from ...facts.reasons.batches import TiedShape
 from ...facts.roles import Origin
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
 from ..dataflow.values import Unit
 from ..syntax.definitions import seen_values
-from ..syntax.nodes import is_zero, keyword
+from ..syntax.nodes import is_zero, keyword, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
-from ..training.training import Training
 
 _OF_SCRIPTS = frozenset({"init_hidden"})
 """Methods of scripts that make a state of so many rows."""
@@ -29,8 +26,7 @@ def batch_sizes(reach: Reach, loaders: Iterable[Origin]) -> list[cst.BaseExpress
     hands to the ``batch_size`` of the function that makes the loader."""
     found: dict[cst.BaseExpression, None] = {}
     for loader in loaders:
-        value = keyword(loader.node, "batch_size", 1) if isinstance(loader.node, cst.Call) else None
-        pending = [(reach.unit_of(loader.node, reach.units[0]), value)] if value is not None else []
+        pending = list(_given_sizes(reach, loader))
         while pending:
             unit, value = pending.pop()
             if not isinstance(value, (cst.Name, cst.Attribute)) or value in found:
@@ -42,17 +38,36 @@ def batch_sizes(reach: Reach, loaders: Iterable[Origin]) -> list[cst.BaseExpress
     return list(found)
 
 
+def _given_sizes(reach: Reach, loader: Origin) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """What a loader, or the sampler of its batches, is given as the size of a batch."""
+    if not isinstance(loader.node, cst.Call):
+        return
+    unit = reach.unit_of(loader.node, reach.units[0])
+    if (size := keyword(loader.node, "batch_size", 1)) is not None:
+        yield unit, size
+    sampler = keyword(loader.node, "batch_sampler", 4)
+    for made in (sampler, *(seen_values(unit.names, sampler) if isinstance(sampler, cst.Name) else ())):
+        if isinstance(made, cst.Call):
+            words = [[p.name.value for p in positional(function)[1:]] for function in reach.called(made)]
+            words.append(["", "batch_size"] if method_name(made) == "BatchSampler" else [])
+            for place, arg in enumerate(made.args):
+                names = [arg.keyword.value] if arg.keyword is not None else [w[place] for w in words if place < len(w)]
+                if any("batch" in name for name in names):
+                    yield unit, arg.value
+
+
 def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Call | None:
     """The first call below a node that makes a shape of such a size."""
     for call in descendants(node) if sizes else ():
-        if isinstance(call, cst.Call) and _shapes(call):
+        if isinstance(call, cst.Call) and shapes(call):
             given = [part for arg in call.args for part in (arg.value, *_members(arg.value))]
             if any(part.deep_equals(size) for part in given for size in sizes):
                 return call
     return None
 
 
-def _shapes(call: cst.Call) -> bool:
+def shapes(call: cst.Call) -> bool:
+    """Whether a call makes a shape of what it is given."""
     name = method_name(call)
     return name in _OF_SCRIPTS or questions.takes_shape(name)
 
@@ -71,7 +86,7 @@ def shaped_by_rows(unit: Unit, front: Sequence[cst.CSTNode], tail: Sequence[cst.
     found = (count for statement in front for count in row_counts(unit, statement))
     counts = {count.binding for count in found if count.form != "computed"}
     for node in (n for statement in tail for n in descendants(statement)) if counts else ():
-        if isinstance(node, cst.Call) and _shapes(node):
+        if isinstance(node, cst.Call) and shapes(node):
             names = (n for arg in node.args for n in nodes_in(arg, cst.Name))
             if any(unit.names.binding(name) in counts for name in names):
                 return True
@@ -125,13 +140,3 @@ def is_row_count(value: cst.CSTNode | None) -> bool:
 
 def _members(value: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else []
-
-
-def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
-    """Training steps that shape tensors by the size of the whole batch, of which each process has its shard."""
-    for loop in training.train_loops:
-        if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
-            call = shaped_by(loop.body, batch_sizes(reach, reach.loaders(loop)))
-            if call is not None:
-                yield TiedShape(call)
-                return

@@ -28,9 +28,9 @@ from ..syntax.nodes import FunctionNode, is_zero, positional
 from ..syntax.scopes import Binding
 from ..syntax.walk import children, descendants, nodes_in
 from ..training.draws import drawn
-from ..training.training import Training
+from ..training.training import Training, hooked
 from .expressions import arguments, counts_dimensions, is_width, value_at
-from .lengths import Length, changed_by, is_list
+from .lengths import Length, changed_by, counts_rows, is_list
 from .made_whole import MadeWhole, is_joining, is_joint_step
 from .own_answers import functions_in, own_answers
 from .presence import DivergenceSource, Presence, Presences, Variable, asked_for_none
@@ -85,6 +85,8 @@ class Equality:
         self.shared = set(shared)
         self._cut = set(cut)
         self._early = early
+        self._same_rows = False
+        """What differs has as many rows on all processes."""
         self._branches = branches
         self._gathers = list(gathers)
         self._whole = MadeWhole(state, self._gathers)
@@ -104,6 +106,15 @@ class Equality:
         return Equality(
             self.state, self.reach, self.training, loops, gathers, self._cut, early=self._early, branches=True
         )
+
+    def but(self, nodes: Iterable[cst.CSTNode], gathers: Iterable[tuple[Unit, Gather]] = ()) -> Equality:
+        """What would be equal if some expressions were each process's own, with as many rows as on all others, and some
+        more were made whole."""
+        cut, whole = (*self._cut, *nodes), (*self._gathers, *gathers)
+        state, reach, training = self.state, self.reach, self.training
+        found = Equality(state, reach, training, self.shared, whole, cut, early=self._early, branches=True)
+        found._same_rows = True
+        return found
 
     @cached_property
     def timed(self) -> Equality:
@@ -274,6 +285,8 @@ class Equality:
                 unit = self.state.calls[site].unit
                 for value in arguments(site, function, param.name):
                     yield from keys(unit, value)
+        for unit, value in hooked(self.state, self.training, function) if function in self.state.hooks else ():
+            yield from keys(unit, value)
 
     def _conditions(self, unit: Unit, node: cst.CSTNode) -> Iterator[Key]:
         """What the conditions depend on under which a value is set or returned."""
@@ -348,7 +361,8 @@ class Equality:
         yield Variable(binding, unshadowed(unit.names, binding, node))
 
     def _attribute(self, unit: Unit, node: cst.Attribute) -> Iterator[Key]:
-        if node.attr.value in _SAME or tensor_parts.describes(node.attr.value):
+        describes = tensor_parts.asks_how if self._same_rows else tensor_parts.describes
+        if node.attr.value in _SAME or describes(node.attr.value):
             return
         own = field_of(unit, node)
         if own is not None or node.attr.value not in TENSOR_PARTS:
@@ -381,6 +395,8 @@ class Equality:
             return  # all have as many batches
         if name == "len" and len(node.args) == 1 and is_list(self.state, node.args[0].value):
             yield from self._measured(unit, node.args[0].value)
+            return
+        if self._same_rows and counts_rows(self.state, node):
             return
         if record is not None and ((iterator_drawn(record) and self._drawn(node)) or self._is_noise(record)):
             yield DivergenceSource(node)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...facts.container_methods import adds_one_in_order, takes_out
-from ..dataflow.values import Sequence, State, Unit
+from ...facts.torch_api import tensor_parts
+from ..dataflow.callees import method_name
+from ..dataflow.values import Instance, Mapping, Sequence, State, Unit
 from .writes import Key, Part
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -33,6 +35,15 @@ def is_list(state: State, node: cst.CSTNode) -> bool:
     )
     slot = state.values.get(node) if named else None
     return slot is not None and bool(slot.things) and all(isinstance(thing, Sequence) for thing in slot.things)
+
+
+def counts_rows(state: State, node: cst.Call) -> bool:
+    """``len(x)``, ``x.size(0)``, ``x.numel()`` of what is no object or dict of the program."""
+    name = method_name(node)
+    if name != "len" or len(node.args) != 1:
+        return isinstance(node.func, cst.Attribute) and tensor_parts.counts(name)
+    slot = state.values.get(node.args[0].value)
+    return slot is None or not any(isinstance(thing, (Instance, Mapping)) for thing in slot.things)
 
 
 def changed_by(unit: Unit, value: cst.CSTNode | Part, keys: Keys, conditions: Keys, measured: Keys) -> Iterator[Key]:

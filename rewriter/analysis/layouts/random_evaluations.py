@@ -29,7 +29,7 @@ from ..syntax.nodes import is_zero, keyword
 from ..syntax.scopes import Binding
 from ..syntax.walk import contains, descendants, nodes_in
 from ..training.draws import drawn, random_transform
-from ..training.modes import asks_training, in_training_mode, noisy_layer
+from ..training.modes import asks_training, in_training_mode, is_given_mode, noisy_layer
 from ..training.training import Training
 from .decisions import Decision, deciding, joint_of, undecided
 from .divergence import Equality
@@ -97,19 +97,20 @@ def agreements(
     for evaluation in random_evaluations(state, reach, training, plain.shared):
         random = plain.also(evaluation.loop, gathers)
         left = open_decisions(random)
-        receiver = _Receiver(reach, plain, evaluation, open_to)
-        new = receiver.given(random) if left else []
+        receiver = Receiver(reach, plain, evaluation.because, open_to)
+        new = receiver.given(evaluation.unit, evaluation.loop, random) if left else []
         while new := new or receiver.decided(random, left):
             yield from new
             gathers += new
             new, random = [], plain.also(evaluation.loop, gathers)
             left = open_decisions(random)
         for unit, decision in left:
-            remedy, draw = _remedy(unit, decision), evaluation.draw
+            remedy, draw = main_decides(unit, decision), evaluation.draw
             yield unit, undecided(unit, decision, Differs.BY_DRAWS, remedy, evaluation.loop, draw=draw)
 
 
-def _remedy(unit: Unit, found: Decision) -> Agreement:
+def main_decides(unit: Unit, found: Decision) -> Agreement:
+    """How all processes decide on the figure of the main process."""
     held = [n for n in nodes_in(found.value, cst.Name) if n in unit.names.within]
     return Agreement(Agreeing.BY_MAIN, held[0].value if len(held) == 1 else "value")
 
@@ -127,14 +128,14 @@ def _in_step(state: State, reach: Reach, training: Training, unit: Unit, loop: c
         if record is None or found is None or found.generator != "torch":
             continue
         words = [arg.keyword.value for arg in record.node.args if arg.keyword is not None]
-        off = not noisy and ("training" in words or _in_training_alone(record.unit, record.node))
+        off = not noisy and (is_given_mode(record.node) or is_in_training_alone(record.unit, record.node))
         if "generator" not in words and not off and not constants_of(state).never(record.unit, node):
-            return _spelled(record.unit, record.node)
+            return spelled_call(record.unit, record.node)
     layer = noisy_layer(reach, training, unit, body) if noisy else None
-    return f"{_spelled(*layer)} in training mode" if layer is not None else ""
+    return f"{spelled_call(*layer)} in training mode" if layer is not None else ""
 
 
-def _in_training_alone(unit: Unit, call: cst.Call) -> bool:
+def is_in_training_alone(unit: Unit, call: cst.Call) -> bool:
     """Whether code asks for `.training` on the way to a call: a layer that is noisy in training mode alone."""
     function = unit.names.function(call)
     for around in unit.names.enclosing(call, cst.If, cst.IfExp):
@@ -175,7 +176,7 @@ def _of_code(state: State, reach: Reach, given: cst.BaseExpression, workers: boo
             if record is None or found is None or keyword(record.node, "generator") is not None:
                 continue
             if found.generator == "torch" or workers:
-                return _spelled(record.unit, record.node)
+                return spelled_call(record.unit, record.node)
     return ""
 
 
@@ -184,7 +185,7 @@ def _of_transforms(state: State, unit: Unit, value: cst.BaseExpression, seen: se
     for node in descendants(value):
         record = state.calls.get(node) if isinstance(node, cst.Call) else None
         if record is not None and random_transform(outside_name(record)):
-            return _spelled(unit, record.node)
+            return spelled_call(unit, record.node)
         binding = unit.names.binding(node) if isinstance(node, cst.Name) else None
         if isinstance(node, cst.Name) and binding is not None and binding not in seen:
             seen.add(binding)
@@ -194,7 +195,8 @@ def _of_transforms(state: State, unit: Unit, value: cst.BaseExpression, seen: se
     return ""
 
 
-def _spelled(unit: Unit, call: cst.Call) -> str:
+def spelled_call(unit: Unit, call: cst.Call) -> str:
+    """What is called, as the script spells it."""
     text = unit.names.one_line(call.func)
     return f"`{text if len(text) <= _LONGEST else method_name(call)}`"
 
@@ -202,22 +204,17 @@ def _spelled(unit: Unit, call: cst.Call) -> str:
 # How processes agree ------------------------------------------------------------------------------------------------
 
 
-class _Receiver:
-    """Where the main process's values can be received: of one evaluation, and of what is decided on it."""
+class Receiver:
+    """Where the main process's values can be received: of an evaluation, and of what is decided on one."""
 
     def __init__(
-        self,
-        reach: Reach,
-        plain: Equality,
-        evaluation: RandomEvaluation,
-        open_to: Callable[[Unit, cst.CSTNode], bool],
+        self, reach: Reach, plain: Equality, because: str, open_to: Callable[[Unit, cst.CSTNode], bool]
     ) -> None:
-        self.state, self.reach, self.plain, self.evaluation = reach.state, reach, plain, evaluation
+        self.state, self.reach, self.plain, self.because = reach.state, reach, plain, because
         self.open_to = open_to
 
-    def given(self, random: Equality) -> list[tuple[Unit, Gather]]:
-        """What the evaluation gives; nothing where it cannot be sent, or not all come by."""
-        unit, loop = self.evaluation.unit, self.evaluation.loop
+    def given(self, unit: Unit, loop: cst.CSTNode, random: Equality) -> list[tuple[Unit, Gather]]:
+        """What an evaluation gives; nothing where it cannot be sent, or not all come by."""
         if not self._all_come(unit, loop, self.plain):
             return []
         if isinstance(loop, (cst.For, cst.While)):
@@ -231,7 +228,7 @@ class _Receiver:
         sent = not isinstance(whole, cst.GeneratorExp) and not _has_tensors(self.state, [whole])
         return [(unit, self._gather(whole, ()))] if sent else []
 
-    def decided(self, random: Equality, left: Iterable[tuple[Unit, Decision]]) -> list[tuple[Unit, Gather]]:
+    def decided(self, random: Equality, left: list[tuple[Unit, Decision]]) -> list[tuple[Unit, Gather]]:
         """The first of what is decided on that can be sent: where a variable gets it, or else where all processes
         decide. Others may be settled with it."""
         for unit, found in left:
@@ -242,6 +239,7 @@ class _Receiver:
             sent = not _has_tensors(self.state, held) and not any(map(self._is_object, held))
             if line is not None and sent and self._all_come(unit, line, random):
                 return [(unit, self._gather(line, dict.fromkeys(name.value for name in held)))]
+        for unit, found in left:
             if self._all_come(unit, found.value, random) and not _has_tensors(self.state, [found.value]):
                 return [(unit, self._gather(found.value, ()))]
         return []
@@ -258,7 +256,7 @@ class _Receiver:
         return any(isinstance(thing, Instance) for thing in held.things) if held is not None else False
 
     def _gather(self, node: cst.CSTNode, names: Iterable[str]) -> Gather:
-        return Gather(node, tuple(names), self.evaluation.because, form=Form.RECEIVE)
+        return Gather(node, tuple(names), self.because, form=Form.RECEIVE)
 
     def _all_come(self, unit: Unit, node: cst.CSTNode, equality: Equality) -> bool:
         """Whether all processes come by a piece of code, which no other program uses."""

@@ -137,3 +137,9 @@ def _sets_mode(call: cst.Call) -> bool:
 def asks_training(test: cst.CSTNode) -> bool:
     """Whether a condition asks a model for its mode: ``if self.training:``."""
     return any(n.attr.value == "training" for n in nodes_in(test, cst.Attribute))
+
+
+def is_given_mode(call: cst.Call) -> bool:
+    """Whether a call is given the mode of a model, and draws in training mode alone: ``F.dropout(x, 0.5,
+    self.training)``."""
+    return any(asks_training(arg.value) or (arg.keyword and arg.keyword.value == "training") for arg in call.args)

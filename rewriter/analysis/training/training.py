@@ -271,6 +271,14 @@ def whole(state: State, model: Origin) -> Origin:
         model = owner
 
 
+def hooked(state: State, training: Training, hook: cst.CSTNode) -> Iterator[tuple[Unit, cst.BaseExpression]]:
+    """What is given to the models that call a hook in their forward pass, or to those of which they are a part."""
+    models = {whole(state, model) for model in state.hooks.get(hook, ())}
+    for call, model in training.forwards.items():
+        if whole(state, model) in models:
+            yield from ((state.calls[call].unit, arg.value) for arg in call.args)
+
+
 def _trained_as(state: State, reach: Reach, found: Training, optimizer: Origin, model: Origin) -> Origin:
     """The whole that a model is trained as a part of; the model itself where it is trained before that is made:
     ``fit(model, optimizer); model = Larger(model)``."""

@@ -11,6 +11,7 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
+from ..dataflow.callees import outside_name
 from ..dataflow.containers import key_of
 from ..dataflow.expressions import PARAMETERS
 from ..dataflow.values import State, Unit, origins
@@ -40,7 +41,7 @@ def weight_changes(reach: Reach) -> Iterator[WeightChange]:
     state = reach.state
     for unit in reach.units:
         for node in unit.names.every(cst.Assign, cst.AugAssign, cst.Call):
-            target, values = _change(node)
+            target, values = _change(state, node)
             if target is None or unit.names.function(node) not in reach.reachable:
                 continue
             held = _weights(state, target) or _stepped(state, unit, target)
@@ -50,15 +51,27 @@ def weight_changes(reach: Reach) -> Iterator[WeightChange]:
                 yield WeightChange(unit, node, parts, values, held, gradients)
 
 
-def _change(node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
+def _change(state: State, node: cst.CSTNode) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
     """What a statement or a call changes in place, and what it changes it by."""
     if isinstance(node, cst.Assign) and len(node.targets) == 1:
         target = node.targets[0].target
-        part = isinstance(target, cst.Attribute) and target.attr.value in _PARTS
+        part = isinstance(target, cst.Attribute) and (target.attr.value in _PARTS or _is_parameter(state, node.value))
         return (target if part or isinstance(target, cst.Subscript) else None), [node.value]
     if isinstance(node, cst.AugAssign):
         return node.target, [node.value]
-    return changed_in_place(node), [arg.value for arg in node.args] if isinstance(node, cst.Call) else []
+    if not isinstance(node, cst.Call):
+        return None, []
+    values = [arg.value for arg in node.args]
+    record = state.calls.get(node)
+    if record is not None and values and outside_name(record).startswith("torch.nn.init."):
+        return values[0], values[1:]
+    return changed_in_place(node), values
+
+
+def _is_parameter(state: State, node: cst.BaseExpression) -> bool:
+    """``nn.Parameter(...)``, which takes the place of a layer's weights."""
+    record = state.calls.get(node) if isinstance(node, cst.Call) else None
+    return record is not None and outside_name(record) in PARAMETERS
 
 
 def _weights(state: State, node: cst.BaseExpression) -> frozenset[Origin]:
@@ -84,7 +97,7 @@ def _stepped(state: State, unit: Unit, node: cst.BaseExpression) -> frozenset[Or
     loops = [each for each in around if isinstance(each, cst.For)]
     owner = next((n for n in unit.names.ancestors(node) if isinstance(n, cst.ClassDef)), None)
     klass = unit.classes.get(owner) if owner is not None else None
-    if any(_is_group(loop.iter) for loop in loops):
+    if any(map(_is_group, [*_chain(node), *(loop.iter for loop in loops)])):
         made = list(state.related)
     elif loops and klass is not None and klass.role is Role.OPTIMIZER:
         made = [o for o, own in state.klass.items() if isinstance(o, Origin) and klass in own.lineage()]

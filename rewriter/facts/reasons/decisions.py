@@ -39,6 +39,8 @@ class Differs(Enum):
     """Each process reads it by itself: the clock, a file, its device."""
     BY_DRAWS = auto()
     """Each process evaluates the whole set with random numbers of its own."""
+    BY_NOISE = auto()
+    """All pass the same rows through a model that draws random numbers."""
 
 
 class Agreeing(Enum):

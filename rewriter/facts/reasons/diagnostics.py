@@ -48,6 +48,15 @@ class ComparedWithBatch(NamedTuple):
     """The processes share the script's batches: each has a part of one."""
 
 
+class RankedRows(NamedTuple):
+    """A loss that takes rows by how large they are among those of their batch."""
+
+    node: cst.CSTNode
+    text: str
+    split: bool
+    """The processes share the script's batches: each has a part of one."""
+
+
 class ApexAmp(NamedTuple):
     """apex.amp, which patches the model and the optimizer."""
 

@@ -266,6 +266,7 @@ def test_what_an_option_says_and_what_else_is_done_stays() -> None:
 COMMENTS = {
     "of the shape": ("y = y.cuda()  # shape: [B]", False),
     "of the shape alone": ("y = y.cuda()  # (batch,)", False),
+    "of torch's size": ("y = y.cuda()  # torch.Size([B, 1])", False),
     "of shape and type": ("y = y.cuda()  # [B, 1] long", False),
     "of the GPU, in another language": ("y = y.cuda()  # 将标签放到GPU上", False),
     "in another language": ("y = y.cuda()  # 학습시 실행", False),
@@ -304,6 +305,17 @@ def test_a_comment_of_a_move_that_is_no_move_any_more(step: str, stays: bool) ->
     (text,) = _migrated(HEAD + "net = nn.Linear(4, 2).cuda()\n" + loop)
     comment = step[step.index("# ") :].partition("\n")[0]
     assert "x = x.float()\n" in text and (comment in text) is stays
+
+
+@pytest.mark.parametrize(
+    ("comment", "stays"),
+    [("'cuda' if torch.cuda.is_available() else 'cpu'", False), ("30 images a second", True)],
+    ids=["another choice", "a sentence"],
+)
+def test_another_choice_of_the_device_goes_with_it(comment: str, stays: bool) -> None:
+    made = f"device = 'cpu'  # {comment}\nnet = nn.Linear(4, 2).to(device)\n"
+    (text,) = _migrated(HEAD + made + LOOP)
+    assert "device = 'cpu'" not in text and (comment in text) is stays
 
 
 def test_the_comments_of_a_condition_that_is_opened_stay() -> None:

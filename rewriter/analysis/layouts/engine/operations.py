@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import libcst as cst
 
@@ -43,7 +44,7 @@ from .layout import (
 )
 from .pointwise import masking, normalised, paired, pointwise
 from .reductions import after_reduction, figure, losses, open_dimension
-from .shapes import integer, position, product, reshaped, shaped_as
+from .shapes import cut, integer, position, product, reshaped, shaped_as
 
 
 def applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
@@ -115,7 +116,7 @@ def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
             lambda one: (
                 reshaped(one, transfer, nodes, sizes, given.node)
                 if isinstance(one, Shard)
-                else (_made(given, arguments, one) if isinstance(one, Replicated) else one)
+                else (_made(given, arguments, one) if isinstance(one, Replicated) else cut(one, transfer.how in _CUTS))
             ),
         )
     if isinstance(transfer, tensors.Concat):
@@ -153,7 +154,12 @@ def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return operand
     if isinstance(transfer, training.Collate):
         return _batched(given)
+    if isinstance(transfer, tensors.Opaque) and transfer.linear and isinstance(inner(operand), Partial):
+        return operand
     return None
+
+
+_CUTS = frozenset({"narrow", "select", "split"})
 
 
 def _batched(given: Arguments) -> Layout:
@@ -207,7 +213,7 @@ def _is_linear(given: Arguments) -> bool:
     last = method_name(given.node)
     held = list(map(inner, given.layouts()))
     terms = [one for one in held if not isinstance(one, Replicated) and not (isinstance(one, Unclear) and one.per_row)]
-    return last.rstrip("_") in _LINEAR and len(terms) == 1 and (isinstance(terms[0], Partial))
+    return last.rstrip("_") in _LINEAR and len(terms) == 1 and isinstance(terms[0], (Partial, Unclear))
 
 
 def _structure(operand: Layout, given: Arguments) -> Layout:
@@ -253,12 +259,23 @@ def _along(operand: Layout, transfer: tensors.AlongDim, given: Arguments) -> Lay
     numbers = [given.number(part) if part is not None else None for part in parts] if asked is not None else usual
     if None in numbers:
         return open_dimension(asked, given)
+    if transfer.ranks and _ranks_rows(operand, numbers):
+        how: Literal["all", "some"] = "some" if method_name(given.node) == "topk" else "all"
+        return Unclear("it goes by how large the rows of a batch are", given.node, joint=True, ranked=how)
     if any(number is not None and position(operand, number) == operand.dim for number in numbers):
         return Unclear("it mixes the rows of the batch", given.node, joint=True)
     whole = next((one for one in others if isinstance(one, (Unclear, Whole))), None)
     if whole is not None:
         return pointwise([operand, whole], given.node)
     return Several((operand, operand)) if transfer.gives == "value and index" else operand
+
+
+def _ranks_rows(rows: Shard, numbers: Iterable[int | None]) -> bool:
+    """Whether rows are put in an order, and not what each of them has."""
+    last = rows.flat and rows.rank is None and rows.dim == 0
+    return any(
+        number is not None and (position(rows, number) == rows.dim or (last and number == -1)) for number in numbers
+    )
 
 
 def _chosen(operand: Layout, transfer: tensors.Choose, given: Arguments) -> Layout:
@@ -387,6 +404,8 @@ def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], 
             return Shard(place, len(flat))
         if isinstance(layout, Unclear):
             return layout
+        if isinstance(inner(layout), Shard) and (place == 0 or method_name(given.node) != "full"):
+            return Unclear("it is as large as a number says that each batch brings", given.node, fixed=True)
     for place, (_, layout) in enumerate(flat):
         if isinstance(layout, WholeCount):
             return Whole(given.node, layout.node, place)

@@ -56,7 +56,7 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     if mean is not None:
         return mean
     if (lost := unclear(held, node)) is not None:
-        return lost
+        return lost if linear or lost.near not in ("mean", "sum") else bent(node)
     shards = [one for one in held if isinstance(one, (Shard, ShardRow, Partial, Shape))]
     whole = next((one for one in held if isinstance(one, Whole)), None)
     if whole is not None:
@@ -98,7 +98,7 @@ def unclear(held: Sequence[Layout], node: cst.CSTNode) -> Unclear | None:
     near = words.pop() if len(words) == 1 else "mixed" if words else ""
     counts = all(isinstance(one, Replicated) or is_count(one) for one in held)
     if first.figure and any(isinstance(one, Shard) for one in held):
-        return replace(compared(node), near=near)
+        return replace(compared(node), near=near, ranked=first.ranked)
     return replace(first, per_row=False, near=near, counts=counts)
 
 

@@ -73,8 +73,13 @@ def after_reduction(operand: Layout, transfer: tensors.Reduce, given: Arguments)
     if transfer.op == "count":
         return Partial("sum", host=operand.host)
     found = replace(_nonlinear(given), figure=transfer.op == "non-linear")
+    found = replace(found, ranked="some") if method_name(given.node) in _RANKS else found
     euclidean = asked is None and method_name(given.node) == "norm" and _is_euclidean(given)
     return replace(found, squared=figure("sum", operand)) if euclidean else found
+
+
+_RANKS = frozenset("kthvalue median nanmedian quantile nanquantile percentile".split())
+"""What gives a value by its place in the order of all: rows that are compared with it are the largest, or smallest."""
 
 
 def _is_euclidean(given: Arguments) -> bool:
@@ -98,10 +103,10 @@ def _beside(rows: Shard, numbers: Sequence[int], keepdim: bool) -> Shard | None:
     if rows.dim in places:
         return None
     if keepdim:
-        return rows
+        return replace(rows, long=False)
     rank = rows.rank - len(places) if rows.rank is not None else None
     dim = rows.dim - len([place for place in places if place < rows.dim])
-    return replace(rows, dim=dim, rank=rank, least=0, assumed=None)
+    return replace(rows, dim=dim, rank=rank, least=0, long=False, assumed=None)
 
 
 _REDUCTIONS: Mapping[str, Literal["mean", "sum"]] = {"mean": "mean", "batchmean": "mean", "sum": "sum"}
@@ -125,7 +130,7 @@ def losses(layouts: Iterable[Layout], reduced: str, classes: bool, node: cst.CST
     if isinstance(found, Unclear) and reduced in _REDUCTIONS:
         return replace(found, near=_REDUCTIONS[reduced])
     if not isinstance(found, Shard) or reduced == "none":
-        return replace(found, assumed=None) if isinstance(found, Shard) else found
+        return replace(found, assumed=None, flat=classes) if isinstance(found, Shard) else found
     if reduced in _REDUCTIONS:
         return figure(_REDUCTIONS[reduced], found)
     return Unclear("which reduction this loss has is not written out", node)

@@ -43,6 +43,8 @@ class AlongDim(NamedTuple):
     default: int | tuple[int, ...] | None = None
     """The default dimension, or those; None if the default is all dimensions, or if one must be given."""
     gives: Value = "value"
+    ranks: bool = False
+    """Values are put in the order of their size, or the largest are taken."""
 
 
 class Reshape(NamedTuple):
@@ -181,3 +183,5 @@ class Opaque(NamedTuple):
     why: str = ""
     generator: Literal["", "numpy", "python"] = ""
     """It makes a generator with the methods of this one, which the system seeds where no seed is given."""
+    linear: bool = False
+    """It takes entries by their place and changes none: what is a figure of all rows stays one."""

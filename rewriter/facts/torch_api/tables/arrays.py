@@ -118,8 +118,8 @@ ROWS: Table = {
     "numpy.nonzero": ("choose", {"gives": "a tuple of places"}),
     "numpy.argwhere": ("choose", {"gives": "places"}),
     # mixed along a dimension
-    "numpy.sort": ("along", {"dim": 1, "keyword": "axis", "default": -1}),
-    "numpy.argsort": ("along", {"dim": 1, "keyword": "axis", "default": -1}),
+    "numpy.sort": ("along", {"dim": 1, "keyword": "axis", "default": -1, "ranks": True}),
+    "numpy.argsort": ("along", {"dim": 1, "keyword": "axis", "default": -1, "ranks": True}),
     "numpy.cumsum": ("along", {"dim": 1, "keyword": "axis"}),
     "numpy.cumprod": ("along", {"dim": 1, "keyword": "axis"}),
     "numpy.diff": ("along", {"dim": 2, "keyword": "axis", "default": -1}),

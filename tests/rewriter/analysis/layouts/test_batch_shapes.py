@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
-from torchlift.rewriter.config import Config
+from torchlift.rewriter.config import Config, RawConfig
 from torchlift.rewriter.pipeline import migrate
+from torchlift.rewriter.project.scan import Surveyor
 from torchlift.rewriter.source import decode
 
 Trained = Callable[..., tuple[str, list[str]]]
@@ -74,9 +75,12 @@ print(miss)"""
 @pytest.mark.parametrize(
     ("read", "reason"),
     [
-        ("grid = out.view(settings.rows, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "reshapes"),
-        ("grid = out.reshape(8, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "reshapes"),
-        ("grid = torch.zeros(settings.rows, 2)\n    miss += (grid - y).abs().sum().item()", "reshapes"),
+        (
+            "grid = out.view(settings.rows, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()",
+            "gives values a shape",
+        ),
+        ("grid = out.reshape(8, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "gives values a shape"),
+        ("grid = torch.zeros(settings.rows, 2)\n    miss += (grid - y).abs().sum().item()", "gives values a shape"),
         ("miss += (out - y).abs().sum().item() / settings.rows", "divides"),
         ("grid = out.view(-1, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", ""),
         ("miss += (out - y).abs().sum().item() / 2", ""),
@@ -109,3 +113,83 @@ def test_a_batch_size_that_a_call_hands_to_the_loader_ties_the_step_where_batche
         given = [decode(script.encode(), Path("train.py"))]
         (file,) = migrate(given, CATALOGUE, Config(keep_global_batch=keep)).files
         assert [found.id for found in file.diagnoses] == (["batch-size-shape"] if keep else [])
+
+
+NOISE = """\
+import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+{top}
+size = 16
+loader = DataLoader(data, {batches})
+maker, judge = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(maker.parameters(), lr=0.1)
+second = torch.optim.SGD(judge.parameters(), lr=0.1)
+for (x,) in loader:
+    drawn = {noise}
+    fake = maker(drawn)
+    gap = judge(fake.detach()).mean() - judge(x).mean()
+    second.zero_grad()
+    gap.backward()
+    second.step()
+    loss = -judge(fake).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+PRIOR = """\
+class Prior:
+    def __init__(self, rows):
+        self.rows = rows
+    def of(self, rows):
+        return torch.randn(rows, 4)
+    def fixed(self):
+        return torch.randn(self.rows, 4)
+"""
+BUCKETS = """\
+class Buckets:
+    def __init__(self, count, batch):
+        self.count, self.batch = count, batch
+    def __iter__(self):
+        for start in range(0, self.count, self.batch):
+            yield list(range(start, min(start + self.batch, self.count)))
+"""
+SAMPLER = "batch_sampler=BatchSampler(RandomSampler(data), size, False)"
+
+
+@pytest.mark.parametrize(
+    ("noise", "top", "batches", "refused"),
+    [
+        ("torch.randn(size, 4)", "", "batch_size=size", True),
+        ("torch.randn(16, 4)", "", "batch_size=size", True),
+        ("torch.randn((16, 4))", "", "batch_size=16", True),
+        ("torch.randn(2 * size, 4)", "", "batch_size=size", True),
+        ("Prior(size).of(size)", PRIOR, "batch_size=size", True),
+        ("Prior(size).fixed()", PRIOR, "batch_size=size", True),
+        ("torch.from_numpy(numpy.random.normal(0, 1, (size, 4)))", "import numpy", "batch_size=size", True),
+        ("torch.randn(size, 4)", "", SAMPLER, True),
+        ("torch.randn(size, 4)", BUCKETS, "batch_sampler=Buckets(70, size)", True),
+        ("torch.randn(x.size(0), 4)", "", "batch_size=size", False),
+        ("Prior(size).of(len(x))", PRIOR, "batch_size=size", False),
+        ("torch.randn(len(x), 16)[:, :4]", "", "batch_size=16", False),
+    ],
+)
+def test_noise_of_so_many_rows_as_the_whole_batch(noise: str, top: str, batches: str, refused: bool) -> None:
+    """Each process would draw as much noise as one process does, beside its shard of the rows."""
+    script = NOISE.format(noise=noise, top=top, batches=batches)
+    config = Config(keep_global_batch=True)
+    (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, config).files
+    assert ("batch-size-shape" in [found.id for found in file.diagnoses]) is refused
+    assert file.changed is not refused
+
+
+def test_noise_of_another_module_is_named_where_the_step_draws_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "priors.py").write_text("import torch\n" + PRIOR)
+    script = NOISE.format(noise="Prior(size).of(size)", top="from priors import Prior", batches="batch_size=size")
+    (tmp_path / "train.py").write_text(script)
+    survey = Surveyor(CATALOGUE, RawConfig(keep_global_batch=True)).look([Path("train.py")])
+    (found,) = [found for file in survey.files for found in file.diagnoses if found.id == "batch-size-shape"]
+    assert script.splitlines()[found.line - 1] == "    drawn = Prior(size).of(size)"

@@ -130,3 +130,67 @@ def test_codes_that_follow_the_rows_of_one_process(trained_project: Project) -> 
     """What is added in a chain of methods is in the buffer."""
     text, findings = trained_project(train=CODES)
     assert findings == ["one-share"] and "import Accelerator" not in text["train"]
+
+
+HOOK = """\
+def scale(module, inputs, output):
+    {change}
+model.register_forward_hook(scale)
+"""
+KEPT_HOOK = """\
+seen = {}
+def look(module, inputs, output):
+    seen["mean"] = output.detach().amax(0)
+model.register_forward_hook(look)
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "step"),
+    [
+        (HOOK.format(change="module.weight.data = module.weight.data / output.detach().std()"), ""),
+        (HOOK.format(change="module.bias.data.sub_(inputs[0].amax())"), ""),
+        (KEPT_HOOK, "model.bias.data -= seen['mean']"),
+        ("", "torch.nn.init.constant_(model.bias, x.max().item())"),
+        ("", "optimizer.param_groups[0]['params'][0].data.add_(x.amax())"),
+        ("", "model.bias = torch.nn.Parameter(x.amax(0))"),
+    ],
+)
+def test_by_a_hook_or_in_another_spelling(trained: Trained, built: str, step: str) -> None:
+    """What a model calls in its forward pass is given the rows of one process; weights have other names."""
+    text, findings = trained(built=built, step=step)
+    assert "one-share" in findings and "import Accelerator" not in text
+
+
+METHOD = """\
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 2)
+        self.inner.register_forward_hook(self.centred)
+
+    def centred(self, module, inputs, output):
+        module.bias.data -= 0.1 * output.detach().amax(0)
+
+    def forward(self, x):
+        return self.inner(x)
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_by_a_method_that_is_a_hook(trained: Trained) -> None:
+    assert trained(built=METHOD)[1] == ["one-share"]
+
+
+def test_a_hook_that_keeps_features(trained: Trained) -> None:
+    """They are rows of the batch, as what the model gives."""
+    hook = "kept = {}\ndef keep(module, inputs, output):\n    kept['out'] = output\nmodel.register_forward_hook(keep)"
+    text, findings = trained(built=hook, step="more = kept['out'].mean()\nprint(more.item())")
+    assert "accelerator.backward(loss)" in text and findings == []
+
+
+def test_an_initial_weight_is_the_same_everywhere(trained: Trained) -> None:
+    built = "torch.nn.init.constant_(model.bias, 0.1)\nmodel.bias = torch.nn.Parameter(torch.zeros(2))"
+    assert "one-share" not in trained(built=built)[1]
