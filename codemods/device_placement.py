@@ -29,7 +29,8 @@ Every other move is kept and uses the accelerator's device, which is correct for
     +    accelerator.backward(loss)
          optimizer.step()
 
-A comment about the move alone, or of the shape alone, is removed with it; any other comment is kept. An ``if`` that
+A comment about the move alone is removed with it. So is one on its line, or above it with nothing left under it, that
+plans nothing, gives no fact (a number, a name of other code) and is no code; any other comment is kept. An ``if`` that
 asks for CUDA and holds nothing but such moves is removed, and the moves stay: with another accelerator they are needed
 too. So is its ``else``, where that does the same without the move, or takes the same to the CPU.
 """
@@ -84,7 +85,7 @@ def device_placement(facts: ModuleFacts) -> Iterator[Edit | Finding]:
         elif placement.copied is not None:
             yield from _copied(placement, reason, seen)
         elif placement.move is Move.LINK:
-            yield Replace(ID, placement.node, _without_link(placement), reason=reason)
+            yield Replace(ID, placement.node, _without_link(placement), reason=reason, drops=speaks_of_moving)
         elif placement.move is Move.HOST:
             if placement.node not in reduced:  # what is reduced is taken there by that edit
                 yield Replace(ID, placement.node, _on_the_host, reason=reason)
@@ -142,7 +143,7 @@ def _copied(placement: Placement, reason: str, seen: set[cst.CSTNode]) -> Iterat
         seen.add(node)
         made = cst.parse_expression(text)
         absorbs = frozenset({ID, "accelerator_setup"})
-        yield Replace(ID, node, lambda _: made, reason=reason, whole=True, absorbs=absorbs)
+        yield Replace(ID, node, lambda _: made, reason=reason, whole=True, absorbs=absorbs, drops=speaks_of_moving)
 
 
 def _without_link(placement: Placement) -> Callable[[cst.CSTNode], cst.CSTNode]:

@@ -51,9 +51,8 @@ def downloads(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Put downloads under ``main_process_first``, or download on the main process while the others wait."""
     for effect in facts.effects:
         if effect.kind is EffectKind.DOWNLOAD:
-            yield Replace(
-                ID, effect.node, lambda node: _in_turn(facts, node), reason=effect.because, unit=EditGroup.ALONE
-            )
+            turn = partial(_in_turn, facts)
+            yield Replace(ID, effect.node, turn, reason=effect.because, unit=EditGroup.ALONE, joins=True)
         elif effect.kind is EffectKind.FETCH:
             made = partial(_fetched, facts, effect)
             yield Replace(ID, effect.node, made, reason=effect.because, unit=EditGroup.ALONE)

@@ -68,7 +68,7 @@ def metrics_gather(facts: ModuleFacts) -> Iterator[Edit | Finding]:
     """Write the gathers of evaluation loops and the reductions of epoch averages."""
     for gather in facts.gathers:
         if gather.form is Form.REDUCE:
-            yield _reduced(facts, gather)
+            yield from _reduced(facts, gather)
             continue
         if gather.form is Form.RECEIVE:
             yield from _received(facts, gather)
@@ -125,19 +125,47 @@ def _received(facts: ModuleFacts, gather: Gather) -> Iterator[Edit]:
         yield Replace(ID, gather.node, broadcast_value, reason=reason)
 
 
-def _reduced(facts: ModuleFacts, gather: Gather) -> Edit:
-    how = f', reduction="{gather.reduction}"' if gather.reduction else ""
-    before, name = _code(gather.node), facts.accelerator
+def _reduced(facts: ModuleFacts, gather: Gather) -> Iterator[Edit]:
+    before, reason = _code(gather.node), about(gather.because, gather.node)
     taken = any(placement.node is gather.node for placement in facts.placements if placement.move is Move.HOST)
+    end = ".cpu()" if taken and not gather.number else ""
 
     def make(node: cst.CSTNode) -> cst.CSTNode:
-        value = gather.names[0].replace(before, _code(node))  # other rules may have changed something in it
-        text = f"{name}.reduce({value}.detach(){how}){'.cpu()' if taken else ''}"
-        if gather.number:
-            text = f"{name}.reduce({gather.number}.tensor({value}{_options(facts, gather)}){how}).item()"
-        return cst.parse_expression(text)
+        # other rules may have changed something in it
+        return cst.parse_expression(_reduction(facts, gather, gather.names[0].replace(before, _code(node))) + end)
 
-    return Replace(ID, gather.node, make, reason=about(gather.because, gather.node))
+    if not gather.kept:
+        yield Replace(ID, gather.node, make, reason=reason)
+        return
+    if gather.kept_at is not None:
+        text = f"{gather.kept} = {_reduction(facts, gather, gather.names[0])}"
+        yield InsertBefore(ID, gather.kept_at, text, reason=reason)
+    name = cst.parse_expression(gather.kept + end)
+    yield Replace(ID, gather.node, lambda _: name, reason=reason)
+
+
+def _reduction(facts: ModuleFacts, gather: Gather, value: str) -> str:
+    how = f', reduction="{gather.reduction}"' if gather.reduction else ""
+    if gather.number:
+        return f"{facts.accelerator}.reduce({gather.number}.tensor({value}{_options(facts, gather)}){how}).item()"
+    return f"{facts.accelerator}.reduce({_detached(value)}{how})"
+
+
+def _detached(value: str) -> str:
+    """A value without its gradient: of ``loss.data`` that of the loss; a tensor that is made of numbers has none."""
+    if value.endswith(".data"):
+        value = value.removesuffix(".data")
+    return value if _made_of_numbers(cst.parse_expression(value)) else f"{value}.detach()"
+
+
+def _made_of_numbers(node: cst.BaseExpression) -> bool:
+    """``torch.tensor(numbers)``, and what torch computes from that alone: ``torch.mean(torch.tensor(numbers))``."""
+    func = node.func if isinstance(node, cst.Call) else None
+    if not isinstance(node, cst.Call) or not isinstance(func, cst.Attribute):
+        return False
+    if isinstance(func.value, cst.Name) and func.value.value == "torch":
+        return func.attr.value == "tensor" or (bool(node.args) and all(_made_of_numbers(a.value) for a in node.args))
+    return _made_of_numbers(func.value)
 
 
 def _code(node: cst.CSTNode) -> str:

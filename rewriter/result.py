@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .findings import Severity
 from .source import BOM, Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Change(NamedTuple):
@@ -158,6 +161,8 @@ class Result(NamedTuple):
     ``strategy`` if it is not ``ddp``."""
     audited: int | None = None
     """For ``--audit``: how many distributed programs were looked at."""
+    programs: Mapping[Path, tuple[int, ...]] = MappingProxyType({})
+    """The numbers of the programs that a file is part of, where there are several."""
 
     @property
     def changed(self) -> tuple[FileResult, ...]:

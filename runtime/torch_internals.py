@@ -8,7 +8,9 @@ of this module fails, and says what is missing.
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from inspect import signature
@@ -81,6 +83,26 @@ def _check() -> None:
 
 
 _check()
+
+# ---------------------------------------------------------------- devices
+
+
+def is_lost_to_forks(module: Any) -> bool:
+    """Whether a fork of this process could use none of the devices of a module (`torch.cuda`): only a fork knows."""
+    told = getattr(module, "_is_in_bad_fork", None)
+    if told is None or not hasattr(os, "fork"):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are threads: this fork asks one question, and ends
+        child = os.fork()
+    if not child:
+        answer = False
+        try:
+            answer = bool(told())
+        finally:
+            os._exit(int(answer))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
 
 # ---------------------------------------------------------------- modules
 

@@ -9,7 +9,7 @@ from ..gate.prefilter import parse
 
 
 def unmatched(assume: Sequence[tuple[str, str]], texts: Iterable[str]) -> Iterator[str]:
-    """What to say of each assumption that names nothing, as a sentence without its full stop."""
+    """What to say of each assumption that names nothing."""
     if not assume:
         return
     names = {name for text in texts for name in _names(text)}
@@ -18,8 +18,8 @@ def unmatched(assume: Sequence[tuple[str, str]], texts: Iterable[str]) -> Iterat
             from difflib import get_close_matches
 
             near = get_close_matches(name, sorted(names), 1)
-            meant = f"; did you mean --assume {role}={near[0]}?" if near else ""
-            yield f"--assume {role}={name} has no effect: nothing in these programs is called {name}{meant}"
+            meant = f". Did you mean --assume {role}={near[0]}?" if near else "."
+            yield f"--assume {role}={name} matches nothing: no variable in these programs is called {name}{meant}"
 
 
 def _names(text: str) -> Iterator[str]:

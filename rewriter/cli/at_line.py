@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..config import ConfigError
 from ..project.import_graph import absolute
 from ..report.expect import expectations
-from ..report.explaining import explained, section, sections
+from ..report.explaining import cases, explained, meaning, section, sections
 from ..report.groups import FindingGroup, groups
 from ..report.inline import bare, said, wrapped
 from ..report.rows import DiffBlock, Hunk, hunks_of
@@ -84,7 +84,7 @@ def _looked_at(catalogue: Sequence[Entry], request: Request, place: AskedLine) -
         survey = surveyor.look([place.path], follows=request.follow, hook=hook)
         if survey.refused:
             raise survey.refused[0]
-        result = Result(tuple(survey.files), survey.checked, survey.options)
+        result = survey.result()
         own = [file for file in result.files if absolute(file.source.path) == absolute(place.path)]
         answers += [(result, file) for file in own]
         if own and (own[0].changes or any(found.id != "no-entry-point" for found in own[0].diagnoses)):
@@ -165,7 +165,11 @@ def _meaning(group: FindingGroup, width: int, color: bool) -> Iterator[str]:
     """What the finding's case means."""
     id, case = group.first.id, group.first.case
     if id in sections():
-        yield explained(id, section(id, case), "findings", case, width=width, color=color)
+        text = meaning(id, case) if group.first.remedy else section(id, case)
+        yield explained(id, text, "findings", case, width=width, color=color)
+        if group.first.remedy:
+            named = f"{id}-{case}" if case in cases(id) else id
+            yield f"With an example: {invoked()} --explain {named}\n"
 
 
 def _nothing(file: FileResult, line: int, place: AskedLine) -> ConfigError:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 FOUND = 1
 """The exit status if something is wrong."""
 _UNREAD = 3
-_FEW = 5
-"""A hint repeats at most this many paths."""
 
 
 def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
@@ -55,12 +53,11 @@ def run_audit(catalogue: Sequence[Entry], request: Request) -> int:
 
 def _hints(result: Result, survey: Survey, request: Request) -> Iterator[str]:
     """The commands to run next, each on its own line."""
-    from .invoked import chosen, invoked, quoted
+    from .invoked import chosen, details, invoked
 
     command = " ".join([invoked(), "--audit", *chosen(request.options)])
     if in_short(result, survey, request) and not request.hook:
-        named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
-        yield f"Details:   {command} --details {named}, or name one of the scripts"
+        yield details(command, request.paths)
     found = sorted((d for file in result.files for d in file.diagnoses), key=lambda d: ORDER.index(d.severity))
     if found:
         yield f"To learn more: {invoked()} --explain {found[0].id}"

@@ -10,8 +10,18 @@ from textwrap import shorten
 
 from ..audit.ids import MODULES
 from ..config import ConfigError, check_word
-from ..report.explaining import documented, explained, explanation, of_a_rule, one_sentence, sections
+from ..report.explaining import (
+    documented,
+    explained,
+    explanation,
+    of_a_rule,
+    of_one_case,
+    one_sentence,
+    sections,
+    spelled,
+)
 from ..rule import Entry
+from .invoked import invoked
 from .output import listed, out
 from .usage import EVERYTHING
 
@@ -26,12 +36,16 @@ def explain(catalogue: Sequence[Entry], words: Sequence[str], *, color: bool) ->
     if tuple(words) == (EVERYTHING,):
         out(_everything(rules, audits))
         return
-    ids = list(dict.fromkeys(id for word in words for id in word.split(",") if id))
+    asked = " ".join(words).replace(": ", ":").replace(" ", ",")  # as it is shown: `local-decision: loop`
+    ids = list(dict.fromkeys(id for id in asked.split(",") if id))
     for id in ids:
+        if spelled(id):
+            continue
         if file := _FILE.match(id):
             raise ConfigError("--explain", f"`{id}` names no line of the file", f"Name one: --explain {file[0]}:12")
         remedy = "`migrate --explain` lists all of them, a report names its findings in brackets"
-        check_word("--explain", "rule or finding", id, {*rules, *audits, *sections()}, remedy)
+        known = {*rules, *audits, *sections(), *(word for each in sections() for word in of_one_case(each))}
+        check_word("--explain", "rule or finding", id, known, remedy)
     width = get_terminal_size((100, 24)).columns
     texts = []
     for id in ids:
@@ -39,9 +53,17 @@ def explain(catalogue: Sequence[Entry], words: Sequence[str], *, color: bool) ->
             texts.append(explained(id, documented(rules[id]) + of_a_rule(id), "rules", width=width, color=color))
         elif id in audits:
             texts.append(explained(id, documented(audits[id]), "findings", width=width, color=color))
+        elif one := spelled(id):
+            texts.append(explanation(*one, width=width, color=color))
         else:
-            texts.append(explanation(id, width=width, color=color))
+            texts.append(explanation(id, width=width, color=color) + _cases(id))
     out("\n\n".join(texts))
+
+
+def _cases(id: str) -> str:
+    """How one of several cases is asked for."""
+    named = of_one_case(id)
+    return f"\nOne case alone: {invoked()} --explain {named[0]}\n" if named else ""
 
 
 def _everything(rules: dict[str, str], audits: dict[str, str]) -> str:

@@ -19,6 +19,8 @@ _NEEDED = re.compile(
 )
 """An argument that has no default: by its place, with a name that is not known here, or required."""
 _WORD = re.compile(r"\w+")
+_MOST = 20
+"""A command that is offered names at most so many paths."""
 
 
 def invoked() -> str:
@@ -94,6 +96,19 @@ def chosen(options: RawConfig) -> Iterator[str]:
         yield "--keep-global-batch"
     if options.partial:
         yield "--partial"
+
+
+def some(paths: Sequence[str], noun: str = "files") -> tuple[str, str]:
+    """Paths for one command that can be copied, and before them which of all those are, where they are too many."""
+    if len(paths) <= _MOST:
+        return "", quoted(paths)
+    return f" the first {_MOST} of {len(paths)} {noun}", quoted(paths[:_MOST])
+
+
+def details(command: str, paths: Sequence[str]) -> str:
+    """The hint that shows the whole of what was said in a line for each program."""
+    first, named = some(paths)
+    return f"Details{f' of{first}: ' if first else ':   '}{command} --details {named}  # or name one of the scripts"
 
 
 def quoted(paths: Sequence[str]) -> str:

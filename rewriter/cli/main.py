@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from ..config import ConfigError
 from ..rule import Entry
 from ..source import SourceError
 from ..verify.options import VerifyError
-from .output import for_machines, in_short, listed, out, say, summarise, write_bytes, write_page
+from .output import fail, for_machines, in_short, listed, out, say, summarise, write_bytes, write_page
 from .progress import ProgressBar
 from .request import Request, parse
 from .usage import UsageError
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 _COMPLETE = "_MIGRATE_COMPLETE"
 """The environment variable that the shell's completion script sets."""
 
+_YOUNG = 50_000
+"""So many new objects are looked through for garbage at once: trees of code live long, and with Python's own number a
+fifth of the time went into that."""
 _FEW = 5
-"""A hint repeats at most this many paths."""
-_SOME = 20
-"""A hint of a hook names at most so many files."""
+"""A hint names at most this many scripts to read."""
 
 _SAYS = re.compile(r"--assume \w+=[\w.]*\w")
 """What the remedy of a finding lets the user say of a name."""
@@ -40,6 +42,8 @@ NOTHING, WOULD_CHANGE, BLOCKED, FAILED = range(4)
 
 def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
     """Run the command on its arguments and return its exit status; it raises no exception."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_YOUNG, *thresholds[1:])
     try:
         status = _run(catalogue, list(argv))
         sys.stdout.flush()
@@ -53,8 +57,10 @@ def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
         if os.environ.get("TORCHLIFT_DEBUG") == "1":
             raise
         cause = f"internal error ({type(error).__name__}: {error})".replace("\n", " ")
-        say(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
+        fail(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
         return FAILED
+    finally:
+        gc.set_threshold(*thresholds)
     return status
 
 
@@ -79,9 +85,9 @@ def _run(catalogue: Sequence[Entry], argv: list[str]) -> int:
         return _migrate(catalogue, request)
     except UsageError as error:
         message = str(error).rstrip(".")
-        say(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
+        fail(f"{message}{'' if message.endswith('?') else '.'} `migrate --help` shows how it is used.")
     except (ConfigError, SourceError, VerifyError) as error:
-        say(str(error))
+        fail(str(error))
     return FAILED
 
 
@@ -130,24 +136,21 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         survey = surveyor.look_at(data, "<stdin>")
     for note in surveyor.migrations.notes() if request.verbose else ():
         say(f"cache: {note}")
-    idle: list[str] = []
     if request.options.assume:
         from .assumed import unmatched
 
         texts = (source.text for program in survey.programs for source in program.sources)
-        idle = list(unmatched(request.options.assume, texts))
+        if idle := list(unmatched(request.options.assume, texts)):
+            for line in idle:
+                fail(line)
+            return FAILED
     if not survey.files and not survey.refused and request.format == "text":
         if request.write and data is not None:
             write_bytes(data)
         sys.stderr.write(f"Nothing to do: {survey}.\n")
-        _say_all(idle)
         return NOTHING
 
-    from ..result import Result
-
-    result = Result(tuple(survey.files), survey.checked, survey.options)
-    if request.interactive or request.format != "text":
-        _say_all(idle)
+    result = survey.result()
     if request.interactive:
         return _ask(catalogue, request, result, survey)
     status = _status(result, survey.refused, request.check)
@@ -179,13 +182,7 @@ def _migrate(catalogue: Sequence[Entry], request: Request) -> int:
         drawn = _show(result, request)
     if not request.roles or survey.refused:
         _summarise(result, survey, request, writes, verdict, drawn)
-    _say_all(idle)  # last: above a long preview nobody reads it
     return status
-
-
-def _say_all(lines: Sequence[str]) -> None:
-    for line in lines:
-        say(line)
 
 
 def _is_shorter(result: Result, survey: Survey, request: Request) -> bool:
@@ -214,9 +211,9 @@ def _ask(catalogue: Sequence[Entry], request: Request, result: Result, survey: S
         write_all([(file.source, file.after) for file in result.changed])
     if writes or survey.refused or result.blocked:
         _summarise(result, survey, request, writes, drawn=answers.shown if sys.stderr.isatty() else ())
-    from .invoked import chosen, invoked, quoted
+    from .invoked import chosen, invoked, some
 
-    named = quoted(request.paths) if len(request.paths) <= _FEW else "and the same paths"
+    _, named = some(request.paths)
     again = " ".join([invoked(), *([] if request.follow else ["--no-follow"]), *chosen(request.options), "-i", named])
     say(answers.told([file.source for file in result.changed] if writes else (), again))
     return status
@@ -284,30 +281,30 @@ def _summarise(
         result = as_written(result)
     hints = list(_hints(result, survey, request, writes, verdict))
     verb = "changed" if writes else "would change"
-    summarise(result, survey, request, verb=verb, hints=hints if verdict is None else (), drawn=drawn)
-    if verdict is not None:
+    if verdict is not None:  # what was asked for comes first
         from shutil import get_terminal_size
 
         from ..report.verdict import verdict_text
 
         color, width = request.color and sys.stderr.isatty(), get_terminal_size((120, 24)).columns
-        sys.stderr.write("\n" + verdict_text(verdict, color=color, width=width))
-        sys.stderr.write("".join(f"{line}\n" for line in ["", *hints]))
+        sys.stderr.write(verdict_text(verdict, color=color, width=width) + "\n")
+    summarise(result, survey, request, verb=verb, hints=hints, drawn=drawn)
 
 
 def _hints(
     result: Result, survey: Survey, request: Request, writes: bool, verdict: SeenVerdict | None
 ) -> Iterator[str]:
     """What was not done and why, and the commands to run next, each on its own line."""
-    from .invoked import chosen, invoked, launcher, quoted, takes_arguments
+    from .invoked import chosen, details, invoked, launcher, quoted, some, takes_arguments
 
     hook = request.hook
     way = ["--hook"] if hook else [] if request.follow else ["--no-follow"]
     command = " ".join([invoked(), *way, *chosen(request.options)])
     paths = _free(result, survey) if hook else request.paths
-    most, otherwise = (_SOME, "and the files above") if hook else (_FEW, "and the same paths")
-    named = quoted(paths) if len(paths) <= most else otherwise
+    first, named = some(paths)
     script = len(request.paths) == 1 and request.paths != ("-",) and not Path(request.paths[0]).is_dir()
+    if survey.unparsed:
+        yield f"Not read:  {survey.unread()}"
     if request.write and not writes and result.changed:
         if survey.refused or result.blocked:
             yield f"Nothing was written: a file is {'in error' if survey.refused else 'blocked'}."
@@ -319,7 +316,7 @@ def _hints(
         if verdict is not None and verdict.status:
             yield from _after_verdict(command, request, result, verdict)
         elif request.paths != ("-",):
-            yield f"To apply:  {command} --write {named}"
+            yield f"To apply{first}:{'' if first else ' '} {command} --write {named}"
             if request.verify is None and script and not hook:
                 arguments = " -- ARGUMENTS" if takes_arguments(_texts(survey, Path(request.paths[0]))) else ""
                 yield f"To verify: {command} {named} --verify{arguments}"
@@ -331,19 +328,15 @@ def _hints(
         yield "Next:      look at it with git diff, then git add it, and commit again"
     free = paths if hook else _free_scripts(result, survey)
     if result.blocked and free and not survey.refused and not writes:
-        what = (
-            "what is not blocked"
-            if hook or len(free) <= _SOME
-            else f"the first {_SOME} of {len(free)} programs that are not blocked"
-        )
-        yield f"To apply {what}: {command} --write {named if hook else quoted(free[:_SOME])}"
+        which, open_ = some(free, f"{'files' if hook else 'programs'} that are not blocked")
+        yield f"To apply{which or ' what is not blocked'}: {command} --write {open_}"
     if writes and result.changed and script and named.endswith(".py") and not hook:
         yield f"To run:    {launcher(result.options)} --num-processes 2 {named}"
     if result.changed and (writes or not hook) and verdict is None:  # a verification has it
         package = "accelerate" if result.options.get("target") == "accelerate" else "torchlift[runtime]"
         yield f"It needs:  pip install '{package}'  # where the script runs"
     if in_short(result, survey, request) and not hook:
-        yield f"Details:   {command} --details {named}, or name one of the scripts"
+        yield details(command, request.paths)
     if result.blocked and not request.options.partial:
         told = [(f, d) for f in result.files for d in f.diagnoses if d.severity.value == "blocked"]
         yield _explained(*told[0], " ".join([invoked(), *chosen(request.options)]))
@@ -353,8 +346,9 @@ def _hints(
         free_files = set(_free(result, survey))
         held = [path for path in map(_name, result.changed) if path not in free_files]
         if held and not request.write:
-            some = quoted(held) if len(held) <= _SOME else otherwise
-            yield f"To apply the rest, blocked files in part: {command} --partial --write {some if hook else named}"
+            which, rest = some(held) if hook else (first, named)
+            rest_of = f"{which} of the rest" if which else " the rest"
+            yield f"To apply{rest_of}, blocked files in part: {command} --partial --write {rest}"
 
 
 def _assumptions(
@@ -407,7 +401,7 @@ def _left_out(result: Result) -> Iterator[str]:
     from ..report.diff import shown
 
     files = [file for file in result.files if file.blocked]
-    named = ", ".join(f'"{shown(file.source.path)}"' for file in files[:_FEW]) + (", ..." if files[_FEW:] else "")
+    named = ", ".join(f'"{shown(file.source.path)}"' for file in files)
     yield f"To leave {'it' if len(files) == 1 else 'them'} out: exclude = [{named}] in [tool.torchlift], pyproject.toml"
     stop = next(d for d in files[0].diagnoses if d.severity.value == "blocked")
     if stop.line and len(files) == 1 and files[0].source.notebook is None:

@@ -69,9 +69,11 @@ def _ids(context: click.Context, option: click.Parameter, begun: str) -> Sequenc
     """What ``--explain`` explains: ids, and the lines of files, of which the shell completes the name."""
     from click.shell_completion import CompletionItem
 
-    from ..report.explaining import sections
+    from ..report.explaining import of_one_case, sections
 
     ids = [id for id in dict.fromkeys((*(context.obj or ()), *sections())) if id.startswith(begun)]
+    named = [id for id in sections() if begun.startswith(id)]  # the cases of one, once it is written out
+    ids += [case for id in named for case in of_one_case(id) if case.startswith(begun)]
     return ids or [CompletionItem(begun, type="file")]
 
 

@@ -131,6 +131,11 @@ def say(line: str) -> None:
     sys.stderr.write(f"migrate: {line}\n")
 
 
+def fail(line: str) -> None:
+    """Write an error to stderr, as those of files are written."""
+    sys.stderr.write(f"error: {line}\n")
+
+
 def listed(rows: Sequence[tuple[str, str]]) -> str:
     """Two columns, each row on one line; at a terminal on as many as its width needs."""
     import textwrap

@@ -43,7 +43,8 @@ Exit status (if several apply, the highest):
      or something is wrong (--audit)
   2  a file is blocked: it needs a manual change first;
      or the original script fails (--verify)
-  3  wrong usage, a file that cannot be read or written, or an internal error
+  3  wrong usage (also --assume with a name that is not there), a file that
+     cannot be read or written, or an internal error
   130  interrupted with Ctrl-C: nothing was written
 
 \b

@@ -39,14 +39,19 @@ def spell(edit: Edit, names: Names, facts: ModuleFacts) -> Edit:
         return replace(edit, make=_through(edit.make, spoken, name))
     if isinstance(edit, (InsertBefore, InsertAfter)):
         return replace(edit, text=re.sub(rf"(?<![\w.]){name}\b", spoken, edit.text))
-    if isinstance(edit, AddArgument):
+    if isinstance(edit, AddArgument) and _hands_it_over(edit):
         return replace(edit, value=spoken)
     return edit
 
 
+def _hands_it_over(edit: AddArgument) -> bool:
+    """Whether it is the accelerator that an argument hands over: one with a value of its own is none."""
+    return not edit.value
+
+
 def _asked(edit: Edit, code: cst.CSTNode, facts: ModuleFacts) -> str | None:
     """The class that says which process this is, where the accelerator does not."""
-    if edit.rule in _SILENT:
+    if edit.rule in _SILENT or (isinstance(edit, AddArgument) and not _hands_it_over(edit)):
         return None
     if code in facts.behind or edit.node in facts.ahead:
         return _STATE

@@ -6,7 +6,7 @@ So inner and outer edits nest, and nothing else changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import libcst as cst
 
@@ -14,12 +14,19 @@ from ..facts.torch_api import questions
 from ..findings import Finding, Severity
 from .comment_lines import (
     before_definition,
+    heading_of,
+    heads_nothing,
     joined_lines,
     led,
     lines_above,
     lines_below,
+    names_a_device,
+    paragraph,
+    speaks_for_nothing,
     surviving,
+    without_closing_blanks,
     without_opening_blanks,
+    without_trailing,
 )
 from .conditions import merged, opposite, pure
 from .edits import (
@@ -33,6 +40,7 @@ from .edits import (
     Remove,
     Replace,
     alternatives,
+    keeps_comments,
     with_argument,
 )
 from .parameters import with_parameter
@@ -130,6 +138,8 @@ class _Application:
         self.touched: set[cst.CSTNode] = set()
         self.joining: set[cst.CSTNode] = set()
         """The ``if`` statements that edits created, and that the next statement may join."""
+        self.unsaid: dict[cst.CSTNode, Callable[[str], bool]] = {}
+        """The lines of replacements that drop comments."""
         self.created: set[cst.CSTNode] = set()
         """The statements with a block of their own that edits created."""
         for edit in edits:
@@ -145,6 +155,12 @@ class _Application:
             while node is not None and node not in self.touched:
                 self.touched.add(node)
                 node = parents.get(node)
+            if isinstance(edit, Replace) and edit.drops is not keeps_comments:
+                node = edit.node
+                while not isinstance(node, (cst.SimpleStatementLine, type(None))):
+                    node = parents.get(node)
+                if node is not None:
+                    self.unsaid[node] = edit.drops
 
     def run(self) -> cst.Module:
         if not self.touched:
@@ -211,7 +227,7 @@ class _Application:
         opened = False
         """The block's first statement was removed, and nothing has replaced it yet."""
         taken: list[cst.EmptyLine] = []
-        for statement, following in zip(statements, [*statements[1:], None], strict=True):
+        for index, (statement, following) in enumerate(zip(statements, [*statements[1:], None], strict=True)):
             others = self.other.get(statement, ())
             before: list[cst.CSTNode] = [
                 _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertBefore)
@@ -220,13 +236,14 @@ class _Application:
                 _indented(self.statement(e.text), indent) for e in others if isinstance(e, InsertAfter)
             ]
             removed = self.remove.get(statement)
+            last = not others and self.goes(statement) and heads_nothing(statements, index, self.goes)
             made = (
-                _Gone(surviving(statement, removed.drops, removed.attached))
+                _Gone(surviving(statement, removed.drops, removed.attached, last))
                 if removed is not None
                 else self.transform(statement)
             )
             if removed is None and isinstance(made, _Gone) and isinstance(statement, cst.If):
-                made = self.emptied(statement, made)
+                made = self.emptied(statement, made, last)
             if isinstance(made, cst.If) and isinstance(statement, cst.If) and statement not in self.replace:
                 made = merged(statement, made) or made
             if isinstance(made, _Gone):
@@ -239,6 +256,11 @@ class _Application:
             else:
                 placed = [_indented(n, indent) if n in self.created else n for n in _listed(made)]
                 own = lines_above(statement, placed)
+                if (drops := self.unsaid.get(statement)) is not None and not any(map(names_a_device, placed)):
+                    placed = [*placed[:-1], without_trailing(placed[-1], drops)]
+                    heading = heading_of(own)
+                    if speaks_for_nothing(heading, drops) and self.moves_nothing(paragraph(statements, index)[1:]):
+                        own = own[: -len(heading)]
                 own, taken = lines_below(taken, own), []
                 if after and following is not None and following not in self.remove:
                     taken = alternatives(statement, following)
@@ -256,22 +278,42 @@ class _Application:
             if removed is None and (replace := self.replace.get(statement)) is not None and replace.joins:
                 new = self.join(result, new)
             result.extend(new)
-        return result, carried
+        return result, without_closing_blanks(carried)
 
-    def emptied(self, choice: cst.If, made: _Gone) -> _Gone:
+    def goes(self, statement: cst.CSTNode) -> bool:
+        """Whether a statement is removed, or all that an ``if`` holds."""
+        if isinstance(statement, cst.If):
+            inner = [*statement.body.body, *([statement.orelse] if statement.orelse is not None else [])]
+            return statement in self.remove or all(each in self.remove for each in inner)
+        return statement in self.remove
+
+    def moves_nothing(self, statements: Sequence[cst.BaseStatement]) -> bool:
+        """Whether statements name no device after their edits."""
+        return not any(
+            names_a_device(node)
+            for statement in statements
+            if statement not in self.remove
+            for node in _listed(self.transform(statement))
+        )
+
+    def emptied(self, choice: cst.If, made: _Gone, last: bool) -> _Gone:
         """What stays of an ``if`` that has gone with all in its block: not the comment that those would drop."""
         drops = [self.remove[inner].drops for inner in choice.body.body if inner in self.remove]
-        own = surviving(choice, lambda comment: any(each(comment) for each in drops))
+        own = surviving(choice, lambda comment: any(each(comment) for each in drops), last=last)
         return _Gone([*own, *made.lines[len(choice.leading_lines) :]]) if drops else made
 
     def join(self, above: list[cst.CSTNode], new: list[cst.CSTNode]) -> list[cst.CSTNode]:
-        """Merge a new ``if`` into the one directly above it if both have the same condition; return what is left."""
+        """Merge a new ``if``, or ``with``, into the one directly above it that is the same; return what is left."""
         last, first = (above[-1] if above else None), new[0]
-        if last in self.joining and isinstance(last, cst.If) and isinstance(first, cst.If) and _continues(last, first):
-            above[-1] = last.with_changes(body=last.body.with_changes(body=[*last.body.body, *first.body.body]))
+        kinds = (cst.If, cst.With)
+        if last in self.joining and isinstance(last, kinds) and isinstance(first, kinds) and _continues(last, first):
+            begun, *more = first.body.body
+            lines = [line if line.comment else line.with_changes(indent=False) for line in first.leading_lines]
+            body = [*last.body.body, begun.with_changes(leading_lines=lines), *more]
+            above[-1] = last.with_changes(body=last.body.with_changes(body=body))
             self.joining.add(above[-1])
             new = new[1:]
-        self.joining.update(node for node in new[-1:] if isinstance(node, cst.If))
+        self.joining.update(node for node in new[-1:] if isinstance(node, kinds))
         return new
 
     def items(self, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
@@ -303,9 +345,16 @@ def _indented(statement: cst.CSTNode, indent: str | None) -> cst.CSTNode:
     return statement.with_changes(body=block.with_changes(indent=indent))
 
 
-def _continues(above: cst.If, node: cst.If) -> bool:
-    """Whether an ``if`` continues the one directly above it: the same test, and nothing between them."""
+def _continues(above: cst.If | cst.With, node: cst.If | cst.With) -> bool:
+    """Whether a choice continues the one directly above it: the same test, and nothing between them. So does a ``with``
+    the same one, also after a comment or a blank line."""
+    if isinstance(above, cst.With) or isinstance(node, cst.With):
+        return isinstance(above, cst.With) and isinstance(node, cst.With) and _same_items(above, node)
     return above.orelse is None and not node.leading_lines and above.test.deep_equals(node.test)
+
+
+def _same_items(one: cst.With, other: cst.With) -> bool:
+    return len(one.items) == len(other.items) and all(map(cst.WithItem.deep_equals, one.items, other.items))
 
 
 def _is_node(item: object) -> bool:

@@ -18,6 +18,11 @@ from ..findings import Severity
 Made = cst.CSTNode | Sequence[cst.CSTNode]
 
 
+def keeps_comments(comment: str) -> bool:
+    """No comment is removed."""
+    return False
+
+
 class EditGroup(Enum):
     """The edits that can only be declined together: the program is correct with the whole group, and correct without
     it."""
@@ -51,15 +56,17 @@ class Replace(Edit):
     absorbs: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Rules whose edits inside a ``whole`` replacement may be dropped."""
     joins: bool = field(default=False, kw_only=True)
-    """The new statement is an ``if``. If another such edit creates one with the same condition next to it, they are
+    """The new statement is an ``if``, or a ``with``. If another such edit creates the same next to it, they are
     merged."""
+    drops: Callable[[str], bool] = field(default=keeps_comments, kw_only=True)
+    """Tells whether a comment above the line, or on it, is removed if the line names no device any more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Remove(Edit):
     """Remove a statement from its block. Its comments move to the next statement."""
 
-    drops: Callable[[str], bool] = field(default=lambda comment: False, kw_only=True)
+    drops: Callable[[str], bool] = field(default=keeps_comments, kw_only=True)
     """Tells whether a comment is removed with the statement."""
     attached: bool = field(default=False, kw_only=True)
     """The comments directly above it are on it alone, and go as well: those of a function."""
@@ -113,7 +120,8 @@ _MOVING = frozenset(
     "sending transfer transfers copy copies data batch batches tensor tensors input inputs label labels image "
     "images target targets x y model models network net on onto into same as and them it its use using if "
     "available is where place load make sure both are of from host memory needed then get possible when "
-    "network networks speed up faster training calculation calculations computation computations check".split()
+    "network networks speed up faster training calculation calculations computation computations check change variable "
+    "variables e g eg".split()
 )
 _PARALLEL = _MOVING | frozenset(
     "dataparallel parallel parallelize parallelism wrap wrapped multi multiple several more than one across over "
@@ -147,13 +155,6 @@ def speaks_of_device(comment: str) -> bool:
 
 
 _FEW = 8
-_KIND = r"(?:(?:shape|sizes?|dims?|tensor|torch\.size|float\d*|int\d*|long|bool|of|is)\b|->|[-:=,])\s*"
-_SIZES = re.compile(rf"#+\s*(?:{_KIND})*(?:[\[(][\w\s,.:*+/-]*[\])]\s*(?:{_KIND})*)+$", re.IGNORECASE)
-
-
-def speaks_of_shape(comment: str) -> bool:
-    """Whether a comment only gives the shape of what its line assigns: ``# shape: [B, T]``."""
-    return _SIZES.match(comment) is not None
 
 
 def alternatives(statement: cst.CSTNode, following: cst.CSTNode) -> list[cst.EmptyLine]:

@@ -82,6 +82,11 @@ class Gather(NamedTuple):
     """For ``GATHER``: single numbers among the values that are read (a loss that the model computed), and the reduction
     of each."""
 
+    kept: str = ""
+    """For ``REDUCE``: the name of the reduced value, where several places have the same."""
+    kept_at: cst.CSTNode | None = None
+    """For ``REDUCE``: the statement before which it gets that name."""
+
     @property
     def adds_up(self) -> bool:
         """For ``REDUCE``: the values of the processes are added up."""

@@ -10,7 +10,8 @@ from ..facts.roles import Role
 from ..result import FileResult
 from .document import Notebook, masked
 from .launching import LAUNCHER, training, used
-from .shown import only_chooses_devices, showing, shown_by, shows_figures, unhidden
+from .masks import MASK
+from .shown import only_chooses_devices, only_looks, showing, shown_by, shows_figures, unhidden
 from .uses import NotGathered, Use, defines, filled, imported, made, run, use, uses_of
 
 _SEVERAL = (ast.Dict, ast.DictComp, ast.List, ast.ListComp)
@@ -33,6 +34,8 @@ class After:
     """The cells that define functions for these cells alone: they stay in the notebook, too."""
     remade: Mapping[str, str] = field(default_factory=dict)
     """Loaders that the notebook makes again, each with the line that does: those of the training stay there."""
+    trained: int = 0
+    """The position of the first cell that trains."""
     unseeded: bool = False
     """The notebook sets no seed, so that no run draws the numbers of another: cells that show something may draw."""
 
@@ -73,8 +76,9 @@ def after_training(notebook: Notebook, files: Sequence[FileResult], whole: bool 
     loaders |= _of_several(files[0])
     rest = range(last + 1, len(texts))
     first = next((n for n in rest if whole or (shown_by(run(texts[n]), functions) and uses[n].reads & models)), None)
+    begins = min((n for n, text in enumerate(texts) if not used(text).isdisjoint(trains)), default=0)
     if first is None:
-        return After(loaders=loaders)
+        return After(loaders=loaders, trained=begins)
     cells = frozenset(range(first, len(texts)))
     alone = _of_these_alone(texts, uses, cells)
     found = After(cells, models, functions=alone)
@@ -86,7 +90,7 @@ def after_training(notebook: Notebook, files: Sequence[FileResult], whole: bool 
             raise NotGathered(
                 notebook.cells[n].number, f"it needs the trained model on {what}", REMEDY, devices, case="held"
             )
-    return After(cells, models, next(iter(named), ""), loaders, alone)
+    return After(cells, models, next(iter(named), ""), loaders, alone, trained=begins)
 
 
 def after_launch(notebook: Notebook) -> frozenset[int]:
@@ -145,17 +149,19 @@ def drawing(notebook: Notebook, files: Sequence[FileResult], joint: bool = False
     trained = False
     for n, text in enumerate(texts):
         body = ast.parse(text).body
-        uses = [used(ast.unparse(statement)) for statement in body]
+        parts = [_text(statement, text) for statement in body]
+        uses = [used(part) for part in parts]
         ends = [m for m, names in enumerate(uses, 1) if not names.isdisjoint(trains)]
         together = {m for m, names in enumerate(uses) if trained and not names.isdisjoint(changed)}
         trained = trained or bool(ends)
         rest = range(ends[-1] if ends else 0, len(body)) if ends or together else ()
         shown = {m for m, s in enumerate(body) if not defines(s) and shown_by([s], functions)}
+        shown |= _magics_below(parts, rest) if ends else set()
         first = next((m for m in rest if m in shown), None)
         if first is None:
             continue
         begun = {m for m in shown if ends and m < ends[0] - 1 and _only_drawn_with(body, m, first)}
-        drawn = _drawn(body, begun | shown.intersection(rest), rest)
+        drawn = _drawn(parts, begun | shown.intersection(rest), rest)
         left = [body[m] for m in sorted(shown - drawn)]
         if left and not shows_figures(left):  # the training draws in this figure
             continue
@@ -191,11 +197,25 @@ def choosing(notebook: Notebook, files: Sequence[FileResult]) -> dict[int, set[i
     return found
 
 
-def _drawn(body: Sequence[ast.stmt], shown: set[int], rest: Iterable[int]) -> set[int]:
+def _text(statement: ast.stmt, text: str) -> str:
+    """A statement of a cell, or the magic that stands for one."""
+    line = text.split("\n")[statement.lineno - 1]
+    return line if isinstance(statement, ast.Pass) and MASK in line else ast.unparse(statement)
+
+
+def _magics_below(parts: Sequence[str], rest: Sequence[int]) -> set[int]:
+    """The magics after the training of a cell that need not run before it: those that only look at what is there, and
+    all that end the cell (``!cp model.pt backup``)."""
+    magics = {m for m in rest if MASK in parts[m] and not parts[m][:1].isspace()}
+    last = max((m for m in rest if m not in magics), default=-1)
+    return {m for m in magics if m > last or only_looks(parts[m])}
+
+
+def _drawn(parts: Sequence[str], shown: set[int], rest: Iterable[int]) -> set[int]:
     """The statements that draw, with those below them that use what they make or may change, or that may change what
     they read."""
-    uses = [use(ast.unparse(statement)) for statement in body]
-    changes = [{*one.binds, *filled(ast.unparse(statement))} for one, statement in zip(uses, body, strict=True)]
+    uses = [use(part) for part in parts]
+    changes = [{*one.binds, *filled(part)} for one, part in zip(uses, parts, strict=True)]
     while more := {
         m
         for m in rest

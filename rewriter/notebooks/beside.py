@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .after import REMEDY, After
 from .document import Cell
-from .shown import displays, may_draw, only_chooses_devices, only_magics, showing, shown_by
+from .shown import displays, may_draw, only_chooses_devices, only_looks, only_magics, showing, shown_by
 from .uses import NotGathered, Use, defines, filled, made, named, run, use
 
 
@@ -98,9 +98,11 @@ class Shown:
         ]
 
     def moved(self) -> list[int]:
-        """The cells that show something of the training, before its last cell: they come after it."""
+        """The cells that show something of the training, before its last cell, and those that look at what it has left:
+        they come after it."""
         between = (n for n in sorted(self.beside) if max(self.begun - 1, self.chosen[0]) < n < self.chosen[-1])
-        return [n for n in between if n not in self.after.functions and self._made(n)]
+        looking = {n for n, text in enumerate(self.texts) if n > self.after.trained and only_looks(text)}
+        return [n for n in between if n not in self.after.functions and (n in looking or self._made(n))]
 
     def _made(self, position: int) -> frozenset[str]:
         """What a cell reads and the training makes: a cell reads what the cells before it have, and a function what all

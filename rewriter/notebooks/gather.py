@@ -24,13 +24,14 @@ from .given import arguments, begun, check_loading, looking_at, made_before, rea
 from .last_values import LastValues, displaying
 from .magics import used_by_magics
 from .masks import MASK
-from .pictures import check_shown, for_rules, of_main_process, without_show
+from .pictures import check_shown, for_rules, of_main_process, widgets_of, without_show
 from .shown import (
     clearing,
     for_function,
     handed,
     hidden,
     is_setting,
+    only_looks,
     only_magics,
     received,
     showing,
@@ -98,7 +99,7 @@ def gathered(
         )
         | after.stays
     )
-    unshown = without_show(texts, functions)
+    unshown, widgets = without_show(texts, functions), widgets_of(texts)
     chosen = _chosen(texts, uses, needing, beside, modules, loading)
     texts = with_snapshots(texts, uses, chosen, beside, prepared)
     uses = uses_of(texts)
@@ -121,8 +122,8 @@ def gathered(
     shown = Shown(notebook.cells, texts, uses, chosen, beside, prepared, after, modules, first)
     staying = ["" if n in chosen else text for n, text in enumerate(texts)]
     local = frozenset[str]().union(*(uses[n].binds for n in chosen))
-    of_along = (partial(_check, unshown, notebook.cells[n], text) for n, text in along)
-    of_cells = (partial(_check, unshown, notebook.cells[position], texts[position]) for position in chosen)
+    of_along = (partial(_check, unshown, widgets, notebook.cells[n], text) for n, text in along)
+    of_cells = (partial(_check, unshown, widgets, notebook.cells[position], texts[position]) for position in chosen)
     of_shown = (partial(shown.check, position) for position in sorted(beside))
     of_staying = partial(check_taken, notebook.cells, staying, taken, local)
     check_all(
@@ -139,13 +140,16 @@ def gathered(
     plain = {n: for_function(texts[n], uses[n].repeats | wiping[n]) for n in chosen}
     for position, (_, lines) in apart.items():
         plain[position] = (plain[position][0], [*lines, *plain[position][1]])
-    inner = [text for _, text in along] + [values.printed(text) for text, _ in plain.values() if text.strip()]
+    bodies = {n: text for n, (text, _) in plain.items() if text.strip()}
+    ending = {n for n, text in bodies.items() if _ends(notebook.cells, n, text)}
+    inner = [text for _, text in along]
+    inner += [values.printed(text) if n in ending else text for n, text in bodies.items()]
     body = "\n\n".join(map(_indented, inner))
     returned, moved = shown.returned(), shown.moved()
     instead = {name: after.unwrapped(name, accelerator) for name in returned if name in after.models}
     if instead:
         _check_classes(notebook.cells, texts, chosen)
-    plain |= {position: for_function(texts[position]) for position in moved}
+    plain |= {n: (texts[n], []) if only_looks(texts[n]) else for_function(texts[n]) for n in moved}
     place = f"in cell {notebook.cells[chosen[-1]].number}"
     moved_note, below_note = f"# Moved into {NAME}() {place}.", f"{BELOW}{place}."
     for position in (*chosen, *moved):
@@ -175,6 +179,14 @@ def gathered(
     return [for_rules(text, of_main) for text in texts]
 
 
+def _ends(cells: Sequence[Cell], position: int, text: str) -> bool:
+    """Whether a text ends as its cell does, of which a notebook shows the last value."""
+    if position + 1 < len(cells) and cells[position + 1].continued:
+        return False
+    body, whole = ast.parse(text).body, ast.parse(masked(cells[position].text)).body
+    return bool(body and whole) and ast.dump(body[-1]) == ast.dump(whole[-1])
+
+
 def _without_wiping(text: str, apart: Collection[str]) -> str:
     """A cell that stays as it is, without a word for the rules about what wipes its output, which is ``apart`` too."""
     return "\n".join(hidden(line) if line not in apart and hidden(line) in apart else line for line in text.split("\n"))
@@ -193,6 +205,8 @@ def _drawn(text: str) -> str:
     """A cell that shows something, for a place before others: a notebook draws what pyplot holds at a cell's end, and
     displays the value of its last line."""
     body = ast.parse(text).body
+    if only_looks(text):
+        return text.rstrip()
     text = displaying(text.rstrip(), body[-1]) if body else text.rstrip()
     if not _draws(ast.parse(text)) or text.rstrip(";").endswith(".show()"):
         return text
@@ -255,7 +269,7 @@ def _chosen(
         chosen |= more
 
 
-def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
+def _check(unshown: Collection[str], widgets: Collection[str], cell: Cell, text: str) -> None:
     """Refuse a cell that would behave differently inside a function, or in a process without a display."""
     inside, _ = for_function(text)
     if MASK in inside:
@@ -263,7 +277,8 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
         raise NotGathered(
             cell.number,
             f"`{magic}` is in a cell of the training, and a function cannot have a magic",
-            "Move it to a separate cell before those that build and train the model",
+            "Move it to a cell of its own: before those that build and train the model, where they need what it does; "
+            "else after the training",
             [MASK],
             case="magic",
         )
@@ -286,7 +301,7 @@ def _check(unshown: Collection[str], cell: Cell, text: str) -> None:
                 [f"global {node.names[0]}"],
                 case="function",
             )
-    check_shown(cell, tree.body, unshown)
+    check_shown(cell, tree.body, unshown, widgets)
 
 
 def _check_magics(cells: Sequence[Cell], texts: Sequence[str], uses: Sequence[Use], chosen: Sequence[int]) -> None:

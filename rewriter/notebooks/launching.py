@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from .uses import NotGathered, use
 
 LAUNCHER = "notebook_launcher"
 _MADE = "Accelerator"
+_OURS = re.compile(r"from (?:torchlift\.runtime|accelerate) import \w+(?:, \w+)*")
 _TRACKS = "track its own run"
 """Words of the finding of a tracker that could not be changed."""
 
@@ -220,9 +222,9 @@ def _below_definitions(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _with_import(tree: ast.Module, lines: list[str], before: int) -> list[str]:
-    """Lines with the import of the launcher added: beside the import of the accelerator, or after the first imports."""
-    for number, line in enumerate(lines):
-        if line.startswith("from ") and line.endswith(f" import {_MADE}"):
+    """Lines with the import of the launcher added: to one of the same module, or after the first imports."""
+    for number, line in enumerate(lines[:before]):
+        if _OURS.fullmatch(line):
             return [*lines[:number], f"{line}, {LAUNCHER}", *lines[number + 1 :]]
     behind = 0
     for statement in tree.body:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,7 @@ from .launching import (
     training,
     used,
 )
+from .masks import MASK
 from .shown import given_the_accelerator, hidden, is_handed, run_by_magics, seeds, unhidden
 from .uses import NotGathered, defines, named_in, use
 
@@ -393,12 +395,10 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
     if text == script:
         return file._replace(source=source, after=notebook.data, changes=(), diagnoses=_moved(file, source, origins))
     cells = notebook.split(text)
-    for cell, new in zip(notebook.cells, cells, strict=True):
-        if masked(cell.text).count("#<notebook>") != new.count("#<notebook>"):
-            lost = Diagnosis(
-                "invalid-output", Severity.BLOCKED, f"cell {cell.number}: a magic would be lost", "please report this"
-            )
-            return file._replace(source=source, after=notebook.data, changes=(), diagnoses=(lost,))
+    if missing := _magics(masked(cell.text) for cell in notebook.cells) - _magics(cells):
+        cause = f"a magic would be lost: `{next(iter(missing))}`"
+        lost = Diagnosis("invalid-output", Severity.BLOCKED, cause, "please report this")
+        return file._replace(source=source, after=notebook.data, changes=(), diagnoses=(lost,))
     after = notebook.with_texts(cells)
     if problem := invalid(notebook.data, after):
         lost = Diagnosis("invalid-output", Severity.BLOCKED, problem, "please report this, with the notebook")
@@ -422,6 +422,11 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
         ),
         idle=(),
     )
+
+
+def _magics(texts: Iterable[str]) -> Counter[str]:
+    """The magics of some cells, and how often each is there."""
+    return Counter(line.partition(MASK)[2].strip() for text in texts for line in text.split("\n") if MASK in line)
 
 
 def _shown_later(notebook: Notebook, cells: Sequence[str]) -> Iterator[Trait]:

@@ -16,17 +16,19 @@ from .shown import (
     called_instead,
     displays,
     hidden,
+    how_shown,
     is_setting,
     may_draw,
     saves_figures,
     shown_by,
     shows_figures,
 )
-from .uses import use
+from .uses import NotGathered, use
 
 _CHANGES = frozenset(
     "append extend insert pop update add clear remove sort reverse backward step zero_grad eval train".split()
 )
+_WIDGETS, _FIGURE = "ipywidgets", "FigureWidget"
 _OF_PRINT = frozenset("sep end file flush".split())
 
 
@@ -61,6 +63,25 @@ def without_show(texts: Sequence[str], functions: frozenset[str]) -> frozenset[s
         for node in defined
         if shown_by([node], functions) and not saves_figures([node]) and not shows_figures([node])
     )
+
+
+def widgets_of(texts: Sequence[str]) -> frozenset[str]:
+    """The names of widgets in the cells, and of the packages and classes that make them."""
+    trees = [ast.parse(text) for text in texts]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    found = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).partition(".")[0] == _WIDGETS or alias.name == _FIGURE
+    }
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = {n.id for n in ast.walk(node.value.func) if isinstance(n, ast.Name)} & found
+            if made or ast.unparse(node.value.func).rpartition(".")[2] == _FIGURE:
+                found.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return frozenset(found)
 
 
 def _only_looks(node: ast.FunctionDef, held: Collection[str]) -> bool:
@@ -130,8 +151,19 @@ def for_rules(text: str, functions: Collection[str]) -> str:
     return "\n".join(lines)
 
 
-def check_shown(cell: Cell, body: Sequence[ast.stmt], unshown: Collection[str]) -> None:
-    """Refuse what a cell of the training draws and shows by its end alone. ``unshown``: functions that do so."""
+def check_shown(cell: Cell, body: Sequence[ast.stmt], unshown: Collection[str], widgets: Collection[str]) -> None:
+    """Refuse what a cell of the training draws and shows by its end alone, and widgets. ``unshown``: functions that do
+    so; ``widgets``: the names of widgets, and of what makes them."""
+    named = (node for one in body for node in ast.walk(one) if isinstance(node, ast.Name) and node.id in widgets)
+    if (first := next(named, None)) is not None:
+        raise NotGathered(
+            cell.number,
+            f"the training uses a widget (`{first.id}`), and a process of the training cannot reach the widgets of the "
+            "notebook: it would stay as it is",
+            "Print what it shows instead (a bar: from tqdm import tqdm), or fill it in a cell after the training",
+            [first.id],
+            case="widget",
+        )
     parts: list[list[ast.stmt]] = [[]]
     for one in body:
         if isinstance(one, ast.FunctionDef | ast.ClassDef):
@@ -145,11 +177,12 @@ def check_shown(cell: Cell, body: Sequence[ast.stmt], unshown: Collection[str]) 
             name = _name(called[0])
         elif not name or saves_figures(part) or shows_figures(part):
             continue
+        how = how_shown(name) if not called else "plt.show()"
+        save = "save it (savefig)" if how == "plt.show()" else "save it"
         raise displays(
             cell,
             name,
-            "a process of the training shows a figure only where plt.show() is called",
-            remedy="Call plt.show() where the figure is complete, save it (savefig), or draw it in a cell after the "
-            "training",
+            f"a process of the training shows a figure only where {how} is called",
+            remedy=f"Call {how} where the figure is complete, {save}, or draw it in a cell after the training",
             case="figure",
         )

@@ -34,6 +34,8 @@ _SETTINGS = re.compile(
 """What sets how figures are drawn, and draws none."""
 _CLEARS = re.compile(r"(?:\w+\.)*clear_output")
 _SHOWS = frozenset({"plt.show", "pylab.show", "matplotlib.pyplot.show", "display"})
+_INTERACTIVE = frozenset("px plotly alt altair".split())
+"""What draws figures with a ``show`` of their own."""
 _METHODS = frozenset("plot hist boxplot imshow show".split())
 _DRAWS = frozenset("random rand randn randint choice shuffle permutation sample iter next".split())
 _DEVICES = frozenset("device is_available current_accelerator print".split())
@@ -41,9 +43,14 @@ _DEVICES = frozenset("device is_available current_accelerator print".split())
 # the cells of the training does not matter to it.
 _HARMLESS = re.compile(
     r"\s*(%(matplotlib|config|load_ext|reload_ext|autoreload|pip|conda|env|ls|pwd|who|whos|tensorboard|precision)\b"
-    r"|!\s*(pip3?|conda|apt|apt-get|nvidia-smi|ls|pwd|wget|curl|gdown|kaggle|git|unzip|tar|mkdir|echo|date|free|df|nproc"
-    r"|lscpu|uname)\b|%%time\s*$|%%capture\b)"
+    r"|!\s*(pip3?|conda|apt|apt-get|nvidia-smi|ls|pwd|wget|curl|gdown|kaggle|git|unzip|tar|mkdir|echo|date|free|df|du|nproc"
+    r"|lscpu|uname|cat|head|tail|wc)\b|%%time\s*$|%%capture\b)"
 )
+
+_LOOKS = re.compile(
+    r"\s*(%(ls|pwd|who|whos)\b|!\s*(nvidia-smi|ls|pwd|date|free|df|du|nproc|lscpu|uname|cat|head|tail|wc|echo)\b[^>]*$)"
+)
+"""What of them only looks at what is there: after a training it is to see what that has left."""
 
 
 def showing(texts: Sequence[str]) -> frozenset[str]:
@@ -70,6 +77,9 @@ def _imported(node: ast.AST) -> Iterator[str]:
 def shown_by(statements: Sequence[ast.stmt], functions: frozenset[str] = frozenset()) -> str:
     """With what statements show something: a library, one of ``functions``, or a method; empty if they do not."""
     nodes = [node for one in statements if not is_setting(one) for node in ast.walk(one)]
+    wiping = (node.func for node in nodes if isinstance(node, ast.Call) and _CLEARS.fullmatch(ast.unparse(node.func)))
+    wiped = {inner for function in wiping for inner in ast.walk(function)}  # `display.clear_output()` shows nothing
+    nodes = [node for node in nodes if node not in wiped]
     named = (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
     called = (node.func.attr for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
     found = [
@@ -138,8 +148,21 @@ def shows_figures(statements: Sequence[ast.stmt]) -> bool:
     """Whether what is drawn is shown by a call (``plt.show()``, ``display(figure)``), and not by the cell's end."""
     nodes = [node for statement in statements for node in ast.walk(statement)]
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
-    return bool(called & _SHOWS) and read.isdisjoint(_LIBRARIES - _FIGURES - {"display"})
+    called = {ast.unparse(node.func).removeprefix("IPython.").removeprefix("display.") for node in _calls(nodes)}
+    own = not read.isdisjoint(_INTERACTIVE) and any(name.endswith(".show") for name in called)
+    others = _LIBRARIES - _FIGURES - _INTERACTIVE - {"display", "IPython"}
+    return (own or bool(called & _SHOWS)) and read.isdisjoint(others)
+
+
+def how_shown(name: str) -> str:
+    """The call by which a process shows what a library draws."""
+    if name in _FIGURES:
+        return "plt.show()"
+    return "its show() or display(...)" if name in _INTERACTIVE else "display(...)"
+
+
+def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    return (node for node in nodes if isinstance(node, ast.Call))
 
 
 def hidden(text: str) -> str:
@@ -286,6 +309,12 @@ def _is_star(node: ast.stmt) -> bool:
 
 def _harmless(line: str) -> bool:
     return _HARMLESS.match(line.partition(MASK)[2]) is not None
+
+
+def only_looks(text: str) -> bool:
+    """Whether a text holds magics that look at the machine or at files, and nothing else."""
+    lines = [line for line in text.split("\n") if line.strip() and (MASK in line or not line.startswith("#"))]
+    return bool(lines) and all(_LOOKS.match(line.partition(MASK)[2]) for line in lines)
 
 
 def run_by_magics(texts: Sequence[str]) -> Iterator[tuple[int, int, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code, Reach
+from ..analysis.dataflow.spoken_names import named_methods
 from ..analysis.dataflow.values import Function, Instance, Klass, State, Unit
 from ..analysis.syntax.definitions import bindings_value
 from ..analysis.syntax.walk import descendants
@@ -19,8 +20,7 @@ def called_by_computed_names(state: State, reach: Reach) -> set[Code]:
     for unit in reach.units:
         for call in unit.names.calls:
             if _name(call) == "getattr" and len(call.args) > 1:
-                start = _start(call.args[1].value)
-                found |= {m for m in _methods(state, call.args[0].value) if start is not None and _begins(m, start)}
+                found.update(_asked_for(state, unit, call))
             if any(map(_reads_own_names, _callees(unit, call))) or _evaluates_a_call(call):
                 found.update(_of_module(state, unit))
     return found
@@ -55,35 +55,16 @@ def _of_module(state: State, unit: Unit) -> Iterator[Code]:
                 yield init.node
 
 
-def _methods(state: State, node: cst.BaseExpression) -> Iterator[cst.FunctionDef]:
-    """The methods of the objects that an expression may be."""
-    slot = state.values.get(node)
-    for thing in slot.things if slot is not None else ():
+def _asked_for(state: State, unit: Unit, call: cst.Call) -> Iterator[cst.FunctionDef]:
+    """The methods that a computed name may be, of the objects that a ``getattr`` is given; none where the name is
+    written out as a whole."""
+    held, name = state.values.get(call.args[0].value), call.args[1].value
+    for thing in held.things if held is not None and not isinstance(name, cst.SimpleString) else ():
         klass = thing.klass if isinstance(thing, Instance) else state.klass.get(thing)
+        words = set(named_methods(state, unit, name, klass)) if klass is not None else set()
         for each in klass.lineage() if klass is not None else ():
-            yield from (s for s in getattr(each.node.body, "body", ()) if isinstance(s, cst.FunctionDef))
-
-
-def _begins(method: cst.FunctionDef, start: str) -> bool:
-    return method.name.value.startswith(start)
-
-
-def _start(node: cst.BaseExpression) -> str | None:
-    """How a computed name begins: ``layer`` of ``f"layer{i}"``; None where it is written out as a whole."""
-    if isinstance(node, cst.SimpleString):
-        return None
-    if isinstance(node, cst.FormattedString):
-        first = node.parts[0] if node.parts else None
-        return first.value if isinstance(first, cst.FormattedStringText) else ""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
-        return _text(node.func.value).partition("{")[0]
-    while isinstance(node, cst.BinaryOperation):
-        node = node.left
-    return _text(node).partition("%")[0]
-
-
-def _text(node: cst.BaseExpression) -> str:
-    return str(node.evaluated_value) if isinstance(node, cst.SimpleString) else ""
+            methods = (s for s in getattr(each.node.body, "body", ()) if isinstance(s, cst.FunctionDef))
+            yield from (method for method in methods if method.name.value in words)
 
 
 def _name(call: cst.Call) -> str:

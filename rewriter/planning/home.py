@@ -319,7 +319,7 @@ class Homes:
             node = self._known.still(unit, anchor, node, [wanted], ready)
         if node is None or any(0 <= place < order(node) for place in places):
             return None
-        because = "the accelerator is created after its flag is known; it replaces the choice of the device"
+        because = "the accelerator is created after its flag is known, and follows the choice of the device"
         if self.flag.text == "True":
             because = "the accelerator is created before its first use; the script works on the CPU"
         arguments = (("cpu", wanted),) if wanted else ()

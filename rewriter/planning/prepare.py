@@ -173,7 +173,8 @@ def _again(state: State, reach: Reach, training: Training, groups: dict[Code, li
             if _of_other_classes(reach, home, code):
                 held = held_in(state, reach, training, code, model)
             else:
-                held = made_again(state, reach, home, optimizer, model)
+                there = [one for one in groups[home] if one.origin is model]
+                held = made_again(state, reach, home, there, optimizer)
             if held is not None and all(held.name != other.name for other in groups[code]):
                 groups[code].insert(0, held)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from ..analysis.dataflow.constant_values import constants_of
 from ..analysis.dataflow.modules import taken
 from ..analysis.dataflow.program_flow import solve
 from ..analysis.dataflow.values import State, Unit, origins
@@ -84,6 +85,7 @@ def understand(
         idle = tuple(program.reach.idle(unit))
         reach, named = program.reach, [call for call in unit.names.calls if by_nature(call) is not None]
         alike = {c for c in named if makes_alike(state, reach, c) or is_never_noisy(state, c)}
+        alike.update(c for c in named if constants_of(state).never(unit, c))
         divided = unit.names.every(cst.BinaryOperation)
         unbuilt = frozenset(n for n in (*named, *divided) if n in alike or not may_run(unit, reach, n))
         whole = frozenset(program.whole_loaders(unit))

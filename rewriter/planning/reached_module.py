@@ -12,7 +12,14 @@ from ..analysis.dataflow.running_order import may_follow
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.choosers import assigned, does_more
 from ..analysis.devices.constants import gpus_by_number
-from ..analysis.devices.device_fields import DeviceField, fields_of_class, follows_field, redefined
+from ..analysis.devices.device_fields import (
+    DeviceField,
+    class_around,
+    fields_of_class,
+    follows_field,
+    is_superseded,
+    redefined,
+)
 from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
 from ..analysis.diagnostics.alike_draws import alike_draws
@@ -34,7 +41,7 @@ from ..analysis.training.training import is_loss
 from ..facts.accelerator import Home, Side, Store
 from ..facts.effects import EffectKind
 from ..facts.legacy import Legacy
-from ..facts.module import Call, Count, Fact, Form, ModuleFacts
+from ..facts.module import Call, Count, Fact, Form, Gather, ModuleFacts
 from ..facts.module_paths import ENTRY
 from ..facts.placement import DeviceRead, Move, Placement
 from ..facts.reasons.devices import ChosenForOthers, PinnedForOthers
@@ -48,6 +55,7 @@ from .early_draws import Before, is_past
 from .former_wrappers import idle_choices, own_names, same_branches, unwrapped_branches
 from .holders import base_call, receiver
 from .shared_code import shared_ways
+from .shared_reductions import shared_reductions, without_data
 from .unreachable import (
     dead_caller,
     unmoved,
@@ -92,6 +100,17 @@ class ReachedModule:
         home = self._way.home[1] if self._way.home is not None else None
         before = home is not None and home.side is Side.AFTER and home.node is field.statement
         return self.here(field.target) and not before
+
+    def _is_set_anew(self, field: DeviceField) -> bool:
+        """Whether an attribute is given the accelerator's device where the accelerator, which follows it, is made."""
+        if is_superseded(field, self._program.state):
+            return True
+        unit, home = self._way.home if self._way.home is not None else (None, None)
+        if home is None or unit is not self._unit:
+            return False
+        if class_around(unit, home.node) is not class_around(unit, field.target):
+            return False
+        return home.gives.startswith(f"{unit.names.module.code_for_node(field.target)} = ")
 
     def facts(self) -> ModuleFacts:
         """All that the rules are told of the module."""
@@ -173,6 +192,11 @@ class ReachedModule:
         told.extend(guard for guard in guards if not isinstance(guard, (cst.If, cst.IfExp)))
         window, unsynced = settings.window, settings.unsynced
         plain = transparent or not found.unwrapped
+        moved = {p.node for p in placements if p.move is Move.HOST}
+
+        def at(gather: Gather) -> bool:
+            return (joined if gather.form is Form.RECEIVE else here)(gather.node)
+
         return ModuleFacts(
             module=unit.names.module,
             accelerator=program.name,
@@ -226,7 +250,7 @@ class ReachedModule:
             loader_copies=tuple(copy for u, copy in found.plan.copies if u is unit),
             hand_batches=tuple(b for b in found.hand_batches if here(b.node)),
             row_counts=tuple(found.row_counts),
-            gathers=tuple(g for g in found.gathers if (joined if g.form is Form.RECEIVE else here)(g.node)),
+            gathers=shared_reductions(unit, [without_data(unit, g, moved) for g in found.gathers if at(g)]),
             effects=tuple(e for e in effects if attained(e.node)),
             handles=tuple(h for h in found.handles if attained(h.call)),
             folders=(*found.folders, *anyway.values()),
@@ -393,7 +417,8 @@ class ReachedModule:
         if placement.move is Move.RETARGET:
             fields = self._program.redefined | self._program.given
             own = fields_of_class(self._program.fields, self._unit, placement.target)
-            stays = follows_field(placement, fields) or (bool(own) and all(map(self.redefines, own)))
+            stays = bool(own) and all(self.redefines(field) or self._is_set_anew(field) for field in own)
+            stays = stays or follows_field(placement, fields)
             stays = stays or self._program.settings.constants.followed(placement)
             return self.here(placement.node) and not stays
         code, program = self._unit.names.function(placement.node), self._program

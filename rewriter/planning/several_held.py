@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..analysis.dataflow.call_binding import argument_for
 from ..analysis.dataflow.call_graph import Code, Reach
 from ..analysis.dataflow.values import State, origins
 from ..analysis.syntax.definitions import plain_values, unpacked, unshadowed
@@ -124,23 +125,49 @@ def one_of_several(reach: Reach, loader: Origin) -> bool:
     return unit is not None and bool(reach.loops(loader.place, unit))
 
 
-def made_again(state: State, reach: Reach, home: Code, optimizer: Origin, model: Origin) -> Held | None:
+def made_again(state: State, reach: Reach, home: Code, there: list[Held], optimizer: Origin) -> Held | None:
     """
-    The variable whose parameters an optimizer gets, where a call of its own has made that model: ``student = build()``.
+    The variable whose parameters an optimizer gets, where a call of its own has made that model: ``student = build()``,
+    here or where this code is called.
 
-    For the analysis it is the model that the same function has made for ``home``, where alone it would be prepared.
+    For the analysis it is the model that the same function has made for ``home``, where it is known as ``there``, and
+    where alone it would be prepared.
     """
+    model = there[0].origin
     unit = reach.unit_of(optimizer.node, reach.units[0])
     code = unit.names.function(optimizer.node)
     for name in _names_of(reach, optimizer):
         binding = unit.names.binding(name)
         if binding is None or binding.scope.function.node is not code or model not in origins(state.values.get(name)):
             continue
-        here = (d for d in unshadowed(unit.names, binding, name) if unit.names.function(d) is code)  # not by `global`
+        seen = unshadowed(unit.names, binding, name)
+        here = [d for d in seen if isinstance(d, cst.Param) or unit.names.function(d) is code]  # not by `global`
         made: list[cst.CSTNode] = [d for d in here if _has_made(reach, d, model, home)]
-        if made:
-            return Held(model, binding.name, made)
+        handed = _handed(state, reach, code, Held(model, binding.name, here))
+        others = {node for one in there for node in (*one.definitions, *_handed(state, reach, home, one))}
+        if made or any(makes and node not in others for node, makes in handed.items()):
+            return Held(model, binding.name, made or here)
     return None
+
+
+def _handed(state: State, reach: Reach, code: Code, held: Held) -> dict[cst.CSTNode, bool]:
+    """What calls hand over for the parameter that holds a thing: the definitions of variables, each with whether it is
+    a call that makes the thing, and such calls themselves."""
+    unit = reach.unit(code)
+    params = [d for d in held.definitions if isinstance(d, cst.Param)]
+    if not isinstance(code, cst.FunctionDef) or len(params) != 1:
+        return {}
+    found: dict[cst.CSTNode, bool] = {}
+    for site in reach.sites(code):
+        given, above = argument_for(unit, code, params[0], state.calls[site]), reach.unit_of(site, unit)
+        binding = above.names.binding(given) if isinstance(given, cst.Name) else None
+        if isinstance(given, cst.Name) and binding is not None:
+            for definition in unshadowed(above.names, binding, given):
+                value = unpacked(above.names, definition)
+                found[definition] = value is not None and _makes(reach, _making(value), held.origin)
+        elif given is not None:
+            found[given] = _makes(reach, _making(given), held.origin)
+    return found
 
 
 def _names_of(reach: Reach, optimizer: Origin) -> list[cst.Name]:

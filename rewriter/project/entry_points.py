@@ -44,6 +44,10 @@ class Map:
         folder = absolute(path).parent
         return self._below(self.library.root(folder) or folder)
 
+    def extent(self, path: Path) -> list[Path]:
+        """The scripts and notebooks that may start what a file holds, by full path."""
+        return self._below(self.library.extent(path))
+
     def _below(self, root: Path) -> list[Path]:
         if root not in self._projects:
             self._projects[root] = discover([root])[0]

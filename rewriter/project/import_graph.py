@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -150,6 +151,38 @@ class Library:
                 self._roots[folder] = self.root(folder.parent) if folder.parent != folder else None
         return self._roots[folder]
 
+    def extent(self, path: Path) -> Path:
+        """The folder that holds the project of a file. Where nothing marks one, it is the working directory above the
+        file, or the highest folder above it whose files import from there."""
+        folder = absolute(path).parent
+        if (marked := self.root(folder)) is not None:
+            return marked
+        here, wide = Path.cwd(), _wide()
+        top = here if here in folder.parents and here not in wide else folder
+        found = [top]
+        for inner, outer in pairwise([top, *top.parents][: _FAR + 1]):
+            if outer in wide:
+                break
+            found += [outer] if self._imports_from(outer, inner.name) else []
+        return found[-1]
+
+    def _imports_from(self, folder: Path, name: str) -> bool:
+        """Whether a module in a folder imports from the folder of a name in it."""
+        return any(name.encode() in self._text(path) and name in self._tops(path) for path in self.modules(folder))
+
+    def _text(self, path: Path) -> bytes:
+        try:
+            return self.data(path)
+        except SourceError:  # said where the file is looked at
+            return b""
+
+    def _tops(self, path: Path) -> set[str]:
+        """The first names of what a file imports; none where it is not Python."""
+        try:
+            return {each.module.partition(".")[0] for each in self.imports(path)}
+        except SourceError:
+            return set()
+
     def search(self, script: Path) -> list[Path]:
         """The folders in which absolute imports of a script are looked up."""
         given, script = script, absolute(script)
@@ -226,6 +259,13 @@ class Library:
                 self._kinds[name] = os.path.isfile(name)  # noqa: PTH113
             if self._kinds[name]:
                 yield Path(name)
+
+
+def _wide() -> frozenset[Path]:
+    """Folders that hold all kinds of projects and are none."""
+    from tempfile import gettempdir  # which costs more than a file with nothing to do may
+
+    return frozenset({Path(Path.cwd().anchor), Path.home(), Path(gettempdir())})
 
 
 def absolute(path: Path) -> Path:
@@ -362,6 +402,8 @@ def _in_package(path: Path) -> bool:
     return (absolute(path).parent / "__init__.py").exists()
 
 
+_FAR = 4
+"""So many folders above a file are searched for scripts that import from there, where nothing marks a project."""
 _LARGEST_FAMILY = 40
 """Modules: of a larger folder, none is taken for what a computed name means."""
 _COMPILED = frozenset(".c .cc .cpp .cxx .cu .pyx .rs .so .pyd .pyi".split())

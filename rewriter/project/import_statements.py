@@ -117,7 +117,7 @@ def search_paths(tree: ast.Module) -> Iterator[SearchPath]:
 
 def _above_file(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: frozenset[str]) -> int | None:
     """How many folders an expression goes up from ``__file__``: 1 for ``os.path.dirname(os.path.abspath(__file__))``,
-    ``Path(__file__).parent``; None where it is something else."""
+    ``Path(__file__).parent``, ``Path(__file__).parents[0]``; None where it is something else."""
     if isinstance(node, ast.Name):
         if node.id == "__file__":
             return 0
@@ -126,6 +126,10 @@ def _above_file(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: 
     if isinstance(node, ast.Attribute):
         inner = _above_file(node.value, values, seen) if node.attr == "parent" else None
         return inner + 1 if inner is not None else None
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
+        inner = _above_file(node.value.value, values, seen)
+        place = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        return inner + place + 1 if inner is not None and isinstance(place, int) and place >= 0 else None
     if not isinstance(node, ast.Call):
         return None
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

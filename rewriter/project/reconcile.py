@@ -6,6 +6,7 @@ import ast
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..findings import Severity
 from ..gate.prefilter import parse
@@ -48,6 +49,7 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
     """One result for each file. ``every``: also for files that stay unchanged and have no findings."""
     found: dict[Path, tuple[Program, FileResult]] = {}
     clashes: dict[Path, tuple[Program, Program]] = {}
+    differing: dict[Path, Difference] = {}
     changing: set[Path] = set()
     for program, result in results:
         missing = _missing(program)
@@ -66,12 +68,16 @@ def merged(results: Sequence[tuple[Program, Result]], map: Map, *, every: bool) 
             both = together(known, file)
             if both is None:
                 clashes[key] = (first, program)
+                differing.setdefault(key, _differing(known, file))
             else:
                 found[key] = (first, both)
     left = _left(results, clashes, changing)
     pair = {absolute(program.entry) for both in clashes.values() for program in both}
     entry = {absolute(program.entry) for program, _ in results} - pair
-    files = [_kept(file, clashes.get(key), left.get(key), key in entry) for key, (_, file) in found.items()]
+    files = [
+        _kept(file, clashes.get(key), left.get(key), key in entry, differing.get(left.get(key, key)))
+        for key, (_, file) in found.items()
+    ]
     files = _tested(files, [(p, r) for p, r in results if absolute(p.entry) not in left], map)
     files = with_joined_users(files, {absolute(path) for program, _ in results for path in program.paths}, map)
     entries = {program.entry for program, _ in results}
@@ -109,6 +115,36 @@ def together(one: FileResult, other: FileResult) -> FileResult | None:
 
 _Hunk = tuple[int, int, tuple[bytes, ...]]
 """First line, end line, and the new lines between them."""
+
+
+class Difference(NamedTuple):
+    """Where two programs need different texts of a file."""
+
+    line: int
+    texts: tuple[str | None, str | None]
+    """What the line becomes for each of them; None where it stays."""
+
+
+def _differing(one: FileResult, other: FileResult) -> Difference:
+    """The first line that two programs need to be different."""
+    base = one.source.data.split(b"\n")
+    own, foreign = (_hunks(base, file.after.split(b"\n")) for file in (one, other))
+    imports = (b"from ", b"import ")
+    apart = [hunk for hunk in {*own, *foreign} if not (hunk in own and hunk in foreign)]
+    telling = [hunk for hunk in apart if not any(line.startswith(imports) for line in hunk[2])] or apart
+    start, end, _ = min(telling, key=lambda hunk: hunk[:2])
+
+    def text(hunks: Sequence[_Hunk]) -> str | None:
+        lines = next((new for a, b, new in hunks if a == start or (a < end and start < b)), None)
+        if lines is None:
+            return None
+        telling = [line.decode(errors="replace").strip() for line in lines if line.strip() and line not in base]
+        return telling[0] if telling else ""
+
+    line = start + 1
+    while line < len(base) and not base[line - 1].strip():  # an insertion is before the next code
+        line += 1
+    return Difference(line, (text(own), text(foreign)))
 
 
 def _united(one: FileResult, other: FileResult) -> bytes | None:
@@ -200,28 +236,43 @@ def _left(
     return {path: clash for entry, clash in held.items() for path in files[entry]}
 
 
-def _kept(file: FileResult, clash: tuple[Program, Program] | None, cause: Path | None, drawn: bool) -> FileResult:
+def _kept(
+    file: FileResult,
+    clash: tuple[Program, Program] | None,
+    cause: Path | None,
+    drawn: bool,
+    difference: Difference | None = None,
+) -> FileResult:
     """
     The unchanged result of a file because two programs need different texts of ``cause``.
 
-    ``drawn``: it starts a third program, which shares files with these two.
+    ``drawn``: it starts a third program, which shares files with these two. ``difference``: what they need.
     """
     if cause is None:
         return file
+    line = 0
     if clash is not None:
-        one, other = (str(program.entry) for program in clash)
+        one, other = (os.path.relpath(program.entry) for program in clash)
         message = f"{one} and {other} both use this file, and each needs a different text"
+        remedy = f"give each of {one} and {other} a function of its own here"
+        if difference is not None:
+            line = difference.line
+            parts = zip((one, other), difference.texts, strict=True)
+            message += f": {', '.join(f'for {name} {_becomes(text)}' for name, text in parts)}"
     elif file.changed and drawn:
-        message = f"this program shares files with one that is left unchanged because of {os.path.relpath(cause)}"
+        where = f"{os.path.relpath(cause)}{f':{difference.line}' if difference is not None else ''}"
+        message = f"this program shares files with one that is left unchanged because of {where}"
+        remedy = f"mend {where} first"
     else:
         return file._replace(after=file.source.data, changes=())
-    finding = Diagnosis(
-        "shared-module",
-        Severity.BLOCKED,
-        message,
-        "give each its own function",
-    )
+    finding = Diagnosis("shared-module", Severity.BLOCKED, message, remedy, line, int(line > 0))
     return file._replace(after=file.source.data, changes=(), diagnoses=(*file.diagnoses, finding))
+
+
+def _becomes(text: str | None) -> str:
+    if text is None:
+        return "this line stays"
+    return f"it becomes `{text}`" if text else "it goes"
 
 
 def _tested(files: list[FileResult], results: Iterable[tuple[Program, Result]], map: Map) -> list[FileResult]:

@@ -28,6 +28,8 @@ _ON_ACCELERATE = re.compile(rb"^\s*(from|import)\s+accelerate\b", re.MULTILINE)
 _FEW = 20
 """Up to this many files on the command line, each one counts as a script that somebody starts."""
 
+_PARSED = 1_000_000
+"""So many bytes without training are parsed at most."""
 _NAMED = 3
 """So many files are named in the counts."""
 
@@ -38,6 +40,8 @@ class Survey:
     def __init__(self) -> None:
         self.files: list[FileResult] = []
         self.refused: list[SourceError] = []
+        self.unparsed: list[SourceError] = []
+        """Of the files without training those that are not valid Python."""
         self.checked = 0
         self.done = 0
         """How many files are migrated already."""
@@ -51,16 +55,34 @@ class Survey:
         self.programs: list[Given] = []
         """The programs that were migrated, each with its settings."""
 
+    def unread(self) -> str:
+        """The files without training that are not valid Python, as a phrase."""
+        named = ", ".join(f"{os.path.relpath(error.path)}:{error.line}" for error in self.unparsed[:_NAMED])
+        named += " and others" if len(self.unparsed) > _NAMED else ""
+        return f"{len(self.unparsed)} that {'is' if len(self.unparsed) == 1 else 'are'} not valid Python ({named})"
+
+    def result(self) -> Result:
+        """The outcome of the run."""
+        from ..result import Result
+
+        numbers: dict[Path, tuple[int, ...]] = {}
+        for number, program in enumerate(self.programs):
+            for source in program.sources:
+                numbers[source.path] = (*numbers.get(source.path, ()), number)
+        return Result(tuple(self.files), self.checked, self.options, programs=numbers)
+
     def __str__(self) -> str:
         """The counts, as a phrase."""
         known = self.done + self.unchanged + len(self.unstarted) + len(self.files)
-        untouched = self.checked - known
+        untouched = self.checked - known - len(self.unparsed)
         facts = [f"{self.done} migrated already"] if self.done else []
         facts += [f"{self.unchanged} that need{'s' if self.unchanged == 1 else ''} no change"] if self.unchanged else []
         if self.unstarted:
             named = ", ".join(os.path.relpath(path) for path in islice(self.unstarted, _NAMED))
             named += " and others" if len(self.unstarted) > _NAMED else ""
             facts += [f"{len(self.unstarted)} with training that nothing here is seen to start ({named})"]
+        if self.unparsed:
+            facts += [self.unread()]
         facts += [f"{untouched} without training by torch"] if untouched else []
         return f"{self.checked} file{'' if self.checked == 1 else 's'} checked, {', '.join(facts) or 'none left'}"
 
@@ -130,6 +152,8 @@ class Surveyor:
             given = set(paths)
             named = [path for path in readable if path in given]
             self._settle(self._started(readable, named if len(named) <= _FEW else []))
+        if not hook and not alone:
+            self._note_unparsed(readable)
         self.survey.checked -= len(self._judged & {absolute(error.path) for error in self.survey.refused})
         return self.survey
 
@@ -163,6 +187,26 @@ class Surveyor:
             self.survey.refused.append(error)
             return False
         return True
+
+    def _note_unparsed(self, paths: Sequence[Path]) -> None:
+        """Note the files without training that are not valid Python: nobody looked into them. Not in a large folder,
+        where to parse all of them takes longer than to migrate the others."""
+        others = [path for path in paths if path.suffix == ".py" and not self._works(path)]
+        if sum(len(self.library.data(path)) for path in others) > _PARSED:
+            return
+        errors = (error for path in others if (error := self._error_of(path)) is not None)
+        self.survey.unparsed += [error for error in errors if str(error) not in map(str, self.survey.refused)]
+
+    def _error_of(self, path: Path) -> SourceError | None:
+        """Why a file is not valid Python."""
+        try:
+            if b"import" in self.library.data(path):
+                self.library.imports(path)
+            else:
+                _sound(path, self.library.data(path))
+        except SourceError as error:
+            return error
+        return None
 
     def _sound_file(self, path: Path) -> None:
         data = self.library.data(path)
@@ -214,7 +258,7 @@ class Surveyor:
 
     def _reaching(self, changed: Sequence[Path]) -> list[Program]:
         """The programs of the project that reach one of some files."""
-        projects = {id(files): files for files in map(self.map.project, changed)}
+        projects = {id(files): files for files in map(self.map.extent, changed)}
         universe = list(dict.fromkeys(path for files in projects.values() for path in files))
         universe = [path for path in universe if not self._raw(path).excludes(path)]
         working = [path for path in universe if self._works(path) or self._helps(path)]

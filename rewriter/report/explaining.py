@@ -56,6 +56,24 @@ def section(id: str, case: str = "") -> str:
     return f"{_shared(whole)}\n\n{cases(id)[case]}" if case in cases(id) else whole
 
 
+def meaning(id: str, case: str = "") -> str:
+    """What a finding means, without what to do about it in general: of one that says that by itself, for its line."""
+    parts = [_shared(sections()[id]).partition("\n\n")[0], cases(id)[case]] if case in cases(id) else [sections()[id]]
+    return "\n\n".join(part.partition(f"**{_REMEDY}**")[0].strip() for part in parts).strip()
+
+
+def spelled(word: str) -> tuple[str, str] | None:
+    """The id and the case that a word names: ``local-decision-loop``, ``local-decision:loop``; None for others."""
+    return next(
+        ((id, case) for id in sections() for case in cases(id) if word in (f"{id}-{case}", f"{id}:{case}")), None
+    )
+
+
+def of_one_case(id: str) -> list[str]:
+    """The words that name the cases of an id, for one who asks of them."""
+    return [f"{id}-{case}" for case in cases(id)]
+
+
 def _shared(whole: str) -> str:
     """What a section says before its first case."""
     return re.split(r"^### ", whole, maxsplit=1, flags=re.MULTILINE)[0].strip()

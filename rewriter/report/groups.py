@@ -81,10 +81,12 @@ def _own_words(found: Diagnosis, first: Diagnosis) -> str:
     """What a finding says that the first of its group does not: without a long end that both have, and nothing where
     that is the code that is underlined."""
     mine, others = found.message.split(" "), first.message.split(" ")
-    whole = len(mine)
+    whole, every = len(mine), list(mine)
     while mine and others and mine[-1] == others[-1]:
         mine.pop()
         others.pop()
+    while len(mine) < whole and " ".join(mine).count("`") % 2:  # code is not cut in the middle
+        mine.append(every[len(mine)])
     if whole - len(mine) < _LONG_END:
         return found.message
     words = " ".join(mine).rstrip(",:;")
@@ -96,7 +98,7 @@ def groups(result: Result) -> list[FindingGroup]:
     found: dict[object, list[tuple[int, FileResult, Diagnosis]]] = {}
     for number, file in enumerate(result.files):
         for diagnosis in file.diagnoses:
-            found.setdefault(_key(file, diagnosis), []).append((number, file, diagnosis))
+            found.setdefault(_key(result, file, diagnosis), []).append((number, file, diagnosis))
     listed = [FindingGroup(members[0][2], tuple(members)) for members in found.values()]
     return sorted(listed, key=lambda group: ORDER.index(group.first.severity))
 
@@ -108,12 +110,13 @@ def placed(found: Sequence[FindingGroup], files: Sequence[FileResult]) -> list[F
     return [group for group in found[:FRAMED] if group.file.source.path in paths and group.first.id != "declined"]
 
 
-def _key(file: FileResult, found: Diagnosis) -> object:
-    """What findings have in common that are one: their cause, else the situation and what to do about it; each says of
-    its own line what differs."""
+def _key(result: Result, file: FileResult, found: Diagnosis) -> object:
+    """What findings have in common that are one: their cause, else the programs, the situation and what to do about it;
+    each says of its own line what differs."""
     cause = found.cause
     if cause is None:
         alike = found._replace(line=0, column=0, end=0)
-        return (found.id, found.severity, found.case, found.remedy) if found.case and found.remedy else alike
+        what = (found.id, found.severity, found.case, found.remedy) if found.case and found.remedy else alike
+        return what, result.programs.get(file.source.path, ())
     path = cause.path or str(file.source.path)
     return found.id, found.severity, found.remedy, cause._replace(path=path)

@@ -6,6 +6,7 @@ from ..facts.reasons.devices import (
     AskedInput,
     ChosenForOthers,
     ChosenGpus,
+    CountedGpus,
     CpuChoice,
     CpuChoices,
     EarlyTensor,
@@ -265,6 +266,19 @@ def _chosen_gpus(found: ChosenGpus) -> Finding:
         f"choose them {_launch(found.notebook)}",
         Severity.NOTE,
         case="own-choice",
+    )
+
+
+@worded.register(CountedGpus)
+def _counted_gpus(found: CountedGpus) -> Finding:
+    return Finding(
+        "launcher",
+        found.node,
+        f"`{found.code}` is looked up for each visible GPU, and the script does not choose these any more: where the "
+        "machine has more GPUs than were named, this fails",
+        "remove this line: the launcher says which GPUs there are",
+        Severity.REVIEW,
+        case="counted",
     )
 
 

@@ -14,6 +14,7 @@ from ..facts.reasons.effects import (
     LeftFile,
     ListedEarly,
     NoWaitInTry,
+    OtherOrder,
     RunName,
     RunsCommand,
     RunsOnAll,
@@ -87,6 +88,19 @@ def _asked_in_head(found: AskedInHead) -> Finding:
         "call it in a statement of its own before this block, inside `with accelerator.main_process_first():`",
         Severity.REVIEW,
         case="made-inside",
+    )
+
+
+@worded.register(OtherOrder)
+def _other_order(found: OtherOrder) -> Finding:
+    return Finding(
+        "read-back",
+        found.node,
+        f"the main process fills `{found.name}` as it makes the files, and the others by `{found.listing}`, in another "
+        "order: in a first run one number is another file on each process, and some are read twice, others never",
+        f"sort it after this, on all processes: {found.name}.sort()",
+        Severity.REVIEW,
+        case="other-order",
     )
 
 

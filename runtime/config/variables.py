@@ -34,6 +34,12 @@ def set_for_a_while(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def set_where_unset(variables: Mapping[str, str]) -> None:
+    """Set variables that the user has not set."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+
 @contextmanager
 def patch_environment(**kwargs: Any) -> Iterator[None]:
     """In the body, variables of these names, in capitals, have these values."""

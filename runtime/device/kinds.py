@@ -18,6 +18,7 @@ from torch import nn
 from .. import torch_spmd
 from ..available import is_available
 from ..errors import DeviceError
+from ..torch_internals import is_lost_to_forks
 from ..types import DistributedType
 
 _GIB = 2**30
@@ -109,6 +110,11 @@ class DeviceKind:
         """This process has used one already, so that a fork of it cannot."""
         begun = self._has("is_initialized")
         return self.available() and begun is not None and bool(begun())
+
+    def lost_to_forks(self) -> bool:
+        """A fork of this process could not use one, although none was used: for CUDA the question whether there is one
+        may be enough."""
+        return self.available() and is_lost_to_forks(self.module)
 
     def backend(self) -> str:
         """

@@ -16,12 +16,17 @@ from typing import Any
 
 from ..config.environment import read_environment
 from ..config.settings import parse_precision
-from ..config.variables import set_for_a_while
+from ..config.variables import set_for_a_while, set_where_unset
 from ..errors import LaunchError, NotAvailableYet, UnknownWordError
 from ..process.system import get_free_port
 from ..process.topology import topology
 
 _RENDEZVOUS = ("static", "c10d")
+_ASKING = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""With it torch asks the driver's library whether there is a GPU. Otherwise the question alone begins with CUDA, and no
+fork of this process can use it."""
+
+set_where_unset(_ASKING)  # at import: cells between this one and the training ask `torch.cuda.is_available()`
 
 
 def notebook_launcher(
@@ -85,7 +90,8 @@ def notebook_launcher(
         from .. import torch_spmd
 
         started = torch_spmd.is_wanted(environment.device, environment.pjrt_device)  # one process for all devices
-    count = 1 if started else _count(num_processes)
+    with set_for_a_while(_ASKING):
+        count = 1 if started else _count(num_processes)
     if started or (count == 1 and num_nodes == 1):
         with set_for_a_while({"TORCHLIFT_MIXED_PRECISION": precision}):
             return function(*args)
@@ -190,10 +196,19 @@ def _nothing_begun() -> None:
             "here: it should only be created inside your training function. Restart the notebook, and make sure that "
             "no cell creates one."
         )
-    if current().begun():
+    with set_for_a_while(_ASKING):
+        device = current()
+        begun, lost = device.begun(), device.lost_to_forks()
+    if begun:
         raise LaunchError(
             "this process already uses a device, so processes started from here could not use it. Restart the "
             "notebook, and use devices only inside your training function."
+        )
+    if lost:
+        raise LaunchError(
+            "a cell, or a module that it imports, has asked for a device (torch.cuda.is_available()) before "
+            "notebook_launcher was imported, so processes started from here could not use one. Restart the notebook, "
+            "and import notebook_launcher first: from torchlift.runtime import notebook_launcher."
         )
 
 

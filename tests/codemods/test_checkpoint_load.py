@@ -443,6 +443,27 @@ def test_all_wait_before_they_ask_for_a_checkpoint(migrated: Callable[[str], str
     assert text.endswith(f"{WAIT}\n{asks}") and text.count(WAIT) == 1
 
 
+LEFT = {
+    "of the same file": ("if not os.path.exists(path):\n            continue", True),
+    "by a path": ("if not path.is_file() or skip:\n            continue", True),
+    "of another file": ("if not os.path.exists(other):\n            continue", False),
+    "where it goes on": ("if not os.path.exists(path):\n            missing = path", False),
+}
+
+
+@pytest.mark.hazard("U17")
+@pytest.mark.parametrize(("asks", "first"), LEFT.values(), ids=LEFT)
+def test_all_wait_before_one_may_leave(asks: str, first: bool, migrated: Callable[[str], str]) -> None:
+    """Who does not find the file yet goes on, and the others would wait behind the question for ever."""
+    body = (
+        f"path = place(name)\n        {asks}\n        with torch.no_grad():\n            w = torch.load(path, 'cpu')\n"
+    )
+    shows = f"def show(names):\n    for name in names:\n        {body}\n"
+    text = migrated(f"{ASKING}\n{IMPORTS}\n{shows}{TRAINS}torch.save(w, place(best))\nshow(names)\n")
+    ahead = f"        {WAIT}\n        {asks}" if first else f"            {WAIT}\n            w = torch.load"
+    assert ahead in text and text.count(WAIT) == 1
+
+
 def test_a_function_that_waits_itself_is_called_without(migrated: Callable[[str], str]) -> None:
     text = migrated(f"{ASKING}\n{IMPORTS}\n{RESUME}{TRAINS}torch.save(model.state_dict(), 'w.pt')\nresume('w.pt')\n")
     assert f"    {WAIT}\n    if os.path.isfile(path):\n" in text and text.count(WAIT) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -161,6 +162,15 @@ def test_names_that_are_read_from_their_beginning_keep_it(asks: str, migrated: M
     for method in ("named_parameters", "named_buffers", "named_modules"):
         asks = asks.replace(f"model.{method}()", f'model.{method}(prefix="module")')
     assert f"{asks}\n" in after and "DataParallel" not in after
+
+
+def test_names_that_a_function_reads_keep_their_beginning(migrated: Migrated) -> None:
+    """The argument is the prefix, whether or not the accelerator is visible there."""
+    head = "def head(net):\n    return [p for n, p in net.named_parameters() if n == 'module.weight']\n"
+    inside = indent(f"model = torch.nn.Linear(8, 2)\n{WRAP}\nprint(head(model))\n{LOOP}", "    ")
+    after = migrated(f"import torch\n{head}def main():\n{inside}\nmain()\n")
+    assert head.replace("parameters()", 'parameters(prefix="module")') in after
+    assert "PartialState" not in after
 
 
 ANY_NAMES = {

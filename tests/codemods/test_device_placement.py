@@ -179,7 +179,7 @@ def test_moved_by_the_accelerator(parts: dict[str, Any], gone: list[str], come: 
 
 def test_a_comment_of_the_move_goes_and_any_other_stays(lines: Lines) -> None:
     step = "# move to the device\nx = x.to(device)\n# the first is the biggest\nx, y = x.to(device), y.to(device)"
-    gone, come, _ = lines(top=DEVICE, step=step)
+    gone, come, _ = lines(top=DEVICE, step=f"{step}\nfirst = x[0]")
     assert "        # move to the device" in gone
     assert "        # the first is the biggest" not in gone
     assert come == []

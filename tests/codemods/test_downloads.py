@@ -471,3 +471,25 @@ def test_a_distributed_script_downloads_on_one_process_first_where_nothing_else_
     after = file.after.decode()
     assert "accelerator.backward(loss)" in after
     assert ("with accelerator.main_process_first():\n        data = MNIST(" in after) is guarded
+
+
+BESIDE = {
+    "directly": ("", ""),
+    "after a blank line": ("\n", "\n"),
+    "after a comment": ("# to test\n", "    # to test\n"),
+}
+
+
+@pytest.mark.parametrize(("between", "kept"), BESIDE.values(), ids=BESIDE)
+def test_downloads_beside_each_other_wait_once(between: str, kept: str, migrated: Callable[[str], str]) -> None:
+    """Each had a block of its own, and the processes waited twice."""
+    train, test = ("datasets.MNIST('d', download=True)", "datasets.MNIST('d', train=False, download=True)")
+    both = f"rows = {train}\n{between}rest = {test}\n"
+    text = migrated(f"import torch\n{DATASETS}\n{both}{TRAINED}")
+    assert f"with accelerator.main_process_first():\n    rows = {train}\n{kept}    rest = {test}\n" in text
+
+
+def test_downloads_with_something_between_them_wait_twice(migrated: Callable[[str], str]) -> None:
+    one = "datasets.MNIST('d', download=True)"
+    text = migrated(f"import torch\n{DATASETS}\nrows = {one}\nsize = len(rows)\nrest = {one}\n{TRAINED}")
+    assert text.count("main_process_first():\n") == 2

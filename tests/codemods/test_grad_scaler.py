@@ -60,9 +60,10 @@ def test_left_alone(scaler: str, enabled: str, end: str, migrated: Callable[[str
     [
         (SCALER, "", '"fp16"'),
         ("torch.cuda.amp.GradScaler()", "", '"fp16"'),
+        ("torch.amp.grad_scaler.GradScaler()", "", '"fp16"'),
         ("torch.amp.GradScaler(enabled=args.amp)", ", enabled=args.amp", '"fp16" if args.amp else "no"'),
     ],
-    ids=["always on", "the older name", "behind a switch"],
+    ids=["always on", "the older name", "in its own module", "behind a switch"],
 )
 def test_the_scaler_goes(scaler: str, enabled: str, setting: str, migrated: Callable[[str], str]) -> None:
     text = migrated(SCRIPT.format(scaler=scaler, enabled=enabled, end=""))

@@ -98,6 +98,15 @@ OBSTACLES: dict[str, tuple[dict[str, str], str]] = {
 }  # fmt: skip
 
 
+def test_settings_that_are_written_out_are_seen() -> None:
+    """They are as good as arguments of the call."""
+    settings = "settings = {'backend': 'nccl'}\n    if slow:\n        settings['timeout'] = LONG\n"
+    text = after(opens=f"{settings}    dist.init_process_group(**settings)")
+    assert "init_process_group" not in text
+    (found,) = result(script(opens="settings = {'store': s}\n    dist.init_process_group(**settings)")).diagnoses
+    assert "store" in found.message
+
+
 @pytest.mark.hazard("S10")
 @pytest.mark.parametrize(("parts", "cause"), OBSTACLES.values(), ids=OBSTACLES)
 def test_refused_with_what_stands_in_the_way(parts: dict[str, str], cause: str) -> None:

@@ -410,6 +410,8 @@ def test_a_table_that_is_not_shown_once(imports: str, built: str, ids: list[str]
         ("import click", "", "click.echo(epoch)"),
         ("import click", "", 'click.secho("done", fg="green")'),
         ("import typer", "", "typer.echo(epoch)"),
+        ("from termcolor import cprint", "", 'cprint(epoch, "green")'),
+        ("try:\n    from click import echo\nexcept ImportError:\n    echo = None", "", "echo(epoch)"),
     ],
 )
 def test_what_shows_things_on_the_console_does_it_once(imports: str, made: str, call: str, lines: Lines) -> None:

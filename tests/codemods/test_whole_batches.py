@@ -253,3 +253,92 @@ def test_what_is_drawn_for_something_else_says_nothing_of_the_loss(result: Calla
     """The loss was said to be no mean over rows that it has nothing to do with."""
     (found,) = (one for one in result(ELSEWHERE).diagnoses if one.severity.value == "blocked")
     assert found.message.endswith("cannot be cut into shards: where its batches are made was not found")
+
+
+ANEW = """\
+import numpy as np
+import torch
+from torch import nn
+
+
+def windows(series, size):
+    x, y = [], []
+    for i in range(len(series) - size):
+        x.append(series[i : i + size])
+        y.append(series[i + size])
+    return np.array(x), np.array(y)
+
+
+def parts(table, name):
+    series = table[name]
+    first, rest = series[:20], series[20:]
+    x, y = windows(first, 8)
+    for key, other in table.items():
+        if key != name:
+            more_x, more_y = windows(other, 8)
+            x, y = np.r_[x, more_x], np.r_[y, more_y]
+    return x, y, list(first), list(rest)
+
+
+def score(model, first, rest):
+    row = np.array(first[-8:]).reshape(1, 8).astype(np.float32)
+    return abs(float(model(torch.from_numpy(row)).item()) - rest[0])
+
+
+def train(table, epochs):
+    scores = []
+    for name in table:
+        x, y, first, rest = parts(table, name)
+        model = nn.Linear(8, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for epoch in range(epochs):
+            xs = torch.from_numpy(x.astype(np.float32))
+            ys = torch.from_numpy(y.reshape(-1, 1).astype(np.float32))
+            loss = ((model(xs) - ys) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        scores.append(score(model, first, rest))
+    return scores
+
+
+print(train({"a": list(np.sin(np.arange(60))), "b": list(np.cos(np.arange(60)))}, 5))
+"""
+
+
+def test_each_model_of_a_loop_has_a_training_of_its_own(migrated: Migrated) -> None:
+    """What a function returns beside the rows, and what a score reads, stays whole; rows are cut once a model."""
+    new = migrated(ANEW)
+    cut = "        x, y = accelerator.shard_batch((x, y))\n        for epoch in range(epochs):\n"
+    assert cut in new and new.count("shard_batch") == 1
+
+
+def test_rows_that_all_models_share_are_not_cut_twice(migrated: Migrated) -> None:
+    shared = ANEW.replace("        x, y, first, rest = parts(table, name)\n", "").replace(
+        "    scores = []\n", "    scores = []\n    x, y, first, rest = parts(table, 'a')\n"
+    )
+    new = migrated(shared)
+    assert new.count("shard_batch") == 1
+    if "        x, y = accelerator.shard_batch" in new:
+        raise AssertionError("the second model would train on a shard of a shard")
+
+
+@pytest.mark.parametrize("stack", ["np.r_[x, more_x], np.r_[y, more_y]", "np.c_[x.T, x.T].T, np.r_[y, y]"])
+def test_rows_that_numpy_joins_by_an_index_are_data(stack: str, migrated: Migrated) -> None:
+    text = f"""\
+import numpy as np
+import torch
+from torch import nn
+
+x, y = np.random.rand(20, 8), np.random.rand(20)
+more_x, more_y = np.random.rand(20, 8), np.random.rand(20)
+x, y = {stack}
+model = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(5):
+    loss = ((model(torch.from_numpy(x).float()) - torch.from_numpy(y).float().view(-1, 1)) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert "x, y = accelerator.shard_batch((x, y))" in migrated(text)

@@ -393,6 +393,39 @@ Trainer().fit()
     assert "            x = x.to(device=self.device)\n" in text
 
 
+def test_a_device_that_an_object_is_given_anew_is_still_named_so(migrated: Migrated) -> None:
+    """The moves of an evaluation were aimed at `self.accelerator.device`, beside others that read `self.device`."""
+    text = migrated("""
+class Trainer:
+    def __init__(self, wanted={"device": "cuda"}):
+        self.wanted = wanted
+        self.device = torch.device(self.wanted["device"])
+        if self.device.type == "mps":
+            print("a Mac")
+        self.loader, self.valid = DataLoader(data, batch_size=16), DataLoader(test_data, batch_size=16)
+    def build(self):
+        self.model = nn.Linear(8, 2).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def fit(self):
+        for x, y in self.loader:
+            loss = F.cross_entropy(self.model(x.to(self.device)), y.to(self.device))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+    def check(self):
+        for x, y in self.valid:
+            x = x.to(self.device) + torch.ones(8, device=self.device)
+            both = self.model(x), self.model(x + 1)
+            print((both[0] - both[1]).std().item())
+trainer = Trainer()
+trainer.build()
+trainer.fit()
+trainer.check()
+""")
+    assert "        self.device = self.accelerator.device\n" in text
+    assert "            x = x.to(self.device) + torch.ones(8, device=self.device)\n" in text
+
+
 AVERAGED = """
 import copy
 class Net(nn.Module):

@@ -236,13 +236,28 @@ def _give(state: State, site: _Site) -> None:
 
 
 def register(state: State, unit: Unit, node: cst.FunctionDef | cst.ClassDef, thing: Thing) -> None:
-    """Note the registry of a class or function: ``MODELS`` of ``@MODELS.register_module(name="unet")``."""
+    """Note the registry of a class or function: ``MODELS`` of ``@MODELS.register_module(name="unet")``; a table that a
+    function fills, ``@register``, by what that does."""
     for decorator in node.decorators:
         named = decorator.decorator
+        state.solver.watch(state.slot(named), lambda t: _put_in(state, t, thing))
         named = named.func if isinstance(named, cst.Call) else named
         if isinstance(named, cst.Attribute):
             registry = state.slot(named.value)
             state.solver.watch(registry, lambda t: _registered(state, t, thing))
+
+
+def _put_in(state: State, decorator: Thing, thing: Thing) -> None:
+    """A decorator that gives back what it was given has put it somewhere. One that gives something else wraps it."""
+    if not isinstance(decorator, Function):
+        return
+    names, given = decorator.unit.names, next(iter(positional(decorator.node)), None)
+    returned = [one.value for one in names.returns.get(decorator.node, ()) if one.value is not None]
+    if given is None or not returned:
+        return
+    binding = names.scopes[decorator.node].bindings[given.name.value]
+    if all(isinstance(one, cst.Name) and names.binding(one) is binding for one in returned):
+        state.solver.add(state.binding(binding), thing)
 
 
 def _registered(state: State, registry: Thing, thing: Thing) -> None:

@@ -158,18 +158,23 @@ def _give(call: EvaluatedCall, function: Function) -> None:
     handed = [slot for _, slot in call.args]
     plain = not any(arg.star for arg, _ in call.args)
 
+    results = call_results(state)
+
     def arrive(thing: Thing) -> Thing | None:
         if plain and _is_itself(thing) and any(thing in slot.things for slot in params):
             return thing if any(thing in slot.things for slot in handed) else None
-        return call_results(state).of(function, call.node, thing)
+        return results.of(function, call.node, thing, pass_on)
 
-    def come(thing: Thing) -> None:
-        if _is_itself(thing) and thing in returned.things:
-            state.solver.add(call.result, thing)
+    def pass_on(source: Slot, target: Slot) -> None:
+        def come(thing: Thing) -> None:
+            if _is_itself(thing) and thing in source.things:
+                state.solver.add(target, thing)
 
-    state.solver.flow(returned, call.result, arrive)
-    for slot in handed if plain else ():
-        state.solver.watch(slot, come)  # what another call has handed over before is returned already
+        state.solver.flow(source, target, arrive)
+        for slot in handed if plain else ():
+            state.solver.watch(slot, come)  # what another call has handed over before is returned already
+
+    pass_on(returned, call.result)
 
 
 def _is_itself(thing: Thing) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
 
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ..syntax.nodes import FunctionNode, parameters
 from .solver import Slot, Thing
 from .values import Function, Sequence, State
+
+PassOn = Callable[[Slot, Slot], None]
+"""Lets a slot of one call hold what a slot of the function does, as far as this call gives it."""
 
 
 class CallResults:
@@ -22,15 +26,16 @@ class CallResults:
         self._memo: dict[Hashable, Thing] = {}
         self._called = Counter(_called(call) for unit in state.units.values() for call in unit.names.calls)
 
-    def of(self, function: Function, call: cst.Call, thing: Thing) -> Thing:
+    def of(self, function: Function, call: cst.Call, thing: Thing, pass_on: PassOn) -> Thing:
         """
         What one call of a function gives, where the function returns ``thing``.
 
         A loader that the function creates, itself or by a function that it alone calls, is another one for each call of
-        it. One that it was handed, or found, is the same for all calls. So is a tuple that it returns.
+        it. One that it was handed, or found, is the same for all calls. Of a tuple, ``return model, optimizer``, each
+        element is what this call gives of it.
         """
         if isinstance(thing, Sequence):
-            return self._tuple_of(function, call, thing)
+            return self._tuple_of(function, call, thing, pass_on)
         if not isinstance(thing, Origin) or thing.role is not Role.LOADER or isinstance(function.node, cst.Lambda):
             return thing
         if self._called[function.node.name.value] < 2 or not self._creates(function, thing):
@@ -38,13 +43,15 @@ class CallResults:
         key = ("given", thing.node, call)
         return self._memo.setdefault(key, replace(thing, site=call))
 
-    def _tuple_of(self, function: Function, call: cst.Call, thing: Sequence) -> Sequence:
+    def _tuple_of(self, function: Function, call: cst.Call, thing: Sequence, pass_on: PassOn) -> Sequence:
         """What one call gives of a tuple that a function returns: ``return data_set, loader``."""
         node = function.node
-        if isinstance(node, cst.Lambda) or node.name.value not in self._loading or self._called[node.name.value] < 2:
+        if isinstance(node, cst.Lambda) or self._called[node.name.value] < 2:
             return thing
-        given = (statement.value for statement in function.unit.names.returns.get(node, ()))
-        if not any(isinstance(value, cst.Tuple) and thing in self._state.slot(value).things for value in given):
+        given = [value for r in function.unit.names.returns.get(node, ()) if isinstance(value := r.value, cst.Tuple)]
+        if node.name.value not in self._loading and not any(_has_parameter(node, value) for value in given):
+            return thing
+        if not any(thing in self._state.slot(value).things for value in given):
             return thing
         key = ("given", thing, call)
         copy = self._memo.get(key)
@@ -53,7 +60,7 @@ class CallResults:
             slots = [*((item, Slot()) for item in thing.items), (thing.rest, copy.rest)]
             copy.items.extend(new for _, new in slots[:-1])
             for old, new in slots:
-                self._state.solver.flow(old, new, lambda held: self.of(function, call, held))
+                pass_on(old, new)
         assert isinstance(copy, Sequence)
         return copy
 
@@ -84,6 +91,12 @@ class CallResults:
             if self._called[creator.name.value] != 1 or len(sites) != 1:
                 return False
             place = next(iter(sites))
+
+
+def _has_parameter(function: FunctionNode, given: cst.Tuple) -> bool:
+    """Whether an element of what a function returns is a parameter of it."""
+    names = {param.name.value for param in parameters(function)}
+    return any(isinstance(each.value, cst.Name) and each.value.value in names for each in given.elements)
 
 
 def _called(call: cst.Call) -> str:

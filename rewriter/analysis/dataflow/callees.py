@@ -16,8 +16,9 @@ def method_name(call: cst.Call) -> str:
 
 
 def outside_name(record: CallRecord) -> str:
-    """The full name of the one outside callable that a call calls, or the empty string."""
-    names = [t.qualified for t in record.callees if isinstance(t, External)]
+    """The full name of the one outside callable that a call calls, or the empty string. None, which stands for what is
+    not installed, is not called."""
+    names = [t.qualified for t in record.callees if isinstance(t, External) and not t.is_none]
     return names[0] if len(names) == 1 else ""
 
 

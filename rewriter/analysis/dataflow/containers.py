@@ -10,6 +10,7 @@ from ...facts.container_methods import adds
 from ...facts.roles import SHARES, Origin, Role
 from ...facts.torch_api import surroundings
 from ..syntax.nodes import positional
+from ..syntax.walk import nodes_in
 from .solver import Slot, Thing
 from .trails import Trace, Trail
 from .values import External, Function, Instance, Klass, Mapping, Sequence, State, Unknown
@@ -188,9 +189,39 @@ def key_of(node: cst.CSTNode | None) -> str | None:
 
 
 def collects(state: State, call: cst.Call, by: Callable[[str], bool] = adds) -> bool:
-    """Whether a call puts something into an object, by such a method. A module is none: ``torch.add(x, y)``."""
-    if not isinstance(call.func, cst.Attribute) or not by(call.func.attr.value):
+    """Whether a call puts something into an object, by such a method. A module is none: ``torch.add(x, y)``; nor is an
+    object of the script whose own method of that name keeps nothing: ``loss = self.update(x, y)``."""
+    if not isinstance(call.func, cst.Attribute) or not by(name := call.func.attr.value):
         return False
     held = state.values.get(call.func.value)
     things = held.things if held is not None else {}
-    return not any(isinstance(thing, (External, Klass, Function)) for thing in things)
+    if any(isinstance(thing, (External, Klass, Function)) for thing in things):
+        return False
+    klasses = [state.class_of(thing) for thing in things]
+    return not klasses or any(klass is None or _keeps(klass, name, frozenset()) for klass in klasses)
+
+
+_COMPUTES = (cst.BinaryOperation, cst.UnaryOperation, cst.BooleanOperation, cst.Comparison, cst.ComparisonTarget)
+
+
+def _keeps(klass: Klass, name: str, seen: frozenset[str]) -> bool:
+    """Whether a method may change its object: it does more with it than call what the object has, and compute with
+    it. An attribute that is called, ``self.net(x)``, is a layer."""
+    method = klass.method(name)
+    if method is None or name in seen or method.decorated("staticmethod"):
+        return method is None and not seen
+    parents = method.unit.names.parents
+    first = next((param.name.value for param in positional(method.node)), "")
+    for node in nodes_in(method.node.body, cst.Name):
+        above = parents.get(node)  # None for the name of an attribute
+        if node.value != first or above is None:
+            continue
+        outer = parents.get(above)
+        if not isinstance(above, cst.Attribute):
+            return True
+        if isinstance(outer, cst.Call) and outer.func is above:
+            if _keeps(klass, above.attr.value, seen | {name}):
+                return True
+        elif not isinstance(outer, _COMPUTES):
+            return True
+    return False

@@ -124,6 +124,8 @@ def _base(state: State, unit: Unit, node: cst.BaseExpression) -> list[Klass | st
         return [_named(state, f"{base}.{node.attr.value}") for base in below]
     if isinstance(node, cst.Subscript):
         return _base(state, unit, node.value)
+    if isinstance(node, cst.IfExp):  # ``nn.Module if nn is not None else object``, where torch may be missing
+        return [*_base(state, unit, node.body), *_base(state, unit, node.orelse)]
     if not isinstance(node, cst.Name):
         return []
     binding = unit.names.binding(node)
@@ -237,8 +239,7 @@ def _property(state: State, unit: Unit, node: cst.FunctionDef) -> None:
 def _class_body(state: State, unit: Unit, node: cst.ClassDef) -> None:
     klass = _class(state, unit, node)
     for decorator in node.decorators:
-        if isinstance(decorator.decorator, cst.Call):
-            evaluate(state, unit, decorator.decorator.func)
+        evaluate(state, unit, decorator.decorator)
     register(state, unit, node, klass)
     _visit(state, unit, node.body)
     for name, binding in unit.names.scopes[node].bindings.items():

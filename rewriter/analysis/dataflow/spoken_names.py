@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from ..syntax.definitions import bindings_value
 from ..syntax.nodes import dotted, keyword, positional
 from .values import Klass, State, Unit
 
@@ -30,6 +31,10 @@ def _patterns(state: State, unit: Unit, node: cst.BaseExpression, depth: int) ->
     elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
         sides = ("|".join(_patterns(state, unit, side, depth)) for side in (node.left, node.right))
         yield "".join(f"(?:{side})" for side in sides)
+    elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
+        yield _filled(node.left, r"%[^a-zA-Z%]*[a-zA-Z]")
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
+        yield _filled(node.func.value, r"\{[^}]*\}")
     elif isinstance(node, cst.IfExp):
         for side in (node.body, node.orelse):
             yield from _patterns(state, unit, side, depth)
@@ -38,6 +43,13 @@ def _patterns(state: State, unit: Unit, node: cst.BaseExpression, depth: int) ->
         yield from found or [_ANY]
     else:
         yield _ANY
+
+
+def _filled(template: cst.BaseExpression, places: str) -> str:
+    """What ``"layer%d" % i`` or ``"layer{}".format(i)`` may be."""
+    if not isinstance(template, cst.SimpleString):
+        return _ANY
+    return _ANY.join(map(re.escape, re.split(places, str(template.evaluated_value))))
 
 
 def _of_part(state: State, unit: Unit, part: cst.BaseFormattedStringContent, depth: int) -> str:
@@ -57,13 +69,22 @@ def _of_name(state: State, unit: Unit, node: cst.Name, depth: int) -> Iterator[s
         assign = names.parents.get(above) if isinstance(above, cst.AssignTarget) else None
         if isinstance(assign, cst.Assign):
             yield from _patterns(state, unit, assign.value, depth)
-        elif isinstance(above, (cst.For, cst.CompFor)) and isinstance(above.iter, (cst.List, cst.Tuple)):
-            for entry in above.iter.elements:
+        elif isinstance(above, (cst.For, cst.CompFor)) and (listed := _listed(unit, above.iter)) is not None:
+            for entry in listed.elements:
                 yield from _patterns(state, unit, entry.value, depth)
         elif isinstance(definition, cst.Param):
             yield from _of_callers(state, unit, node, depth)
         else:
             yield _ANY
+
+
+def _listed(unit: Unit, node: cst.BaseExpression) -> cst.List | cst.Tuple | cst.Set | None:
+    """The list that is written out, there or where the one assignment of its variable is."""
+    if isinstance(node, cst.Name):
+        binding = unit.names.binding(node)
+        values = list(bindings_value(unit.names, binding)) if binding is not None else []
+        node = values[0] if binding is not None and len(values) == len(binding.definitions) == 1 else node
+    return node if isinstance(node, (cst.List, cst.Tuple, cst.Set)) else None
 
 
 def _of_callers(state: State, unit: Unit, node: cst.Name, depth: int) -> Iterator[str]:

@@ -111,7 +111,8 @@ def _of_object(
         if not all(isinstance(code, cst.FunctionDef) and code.name.value == "__init__" for code in codes):
             continue
         left = [(u, n) for u, n in same if n not in gone and (u, n) not in sets]
-        there = bool(sets) and all(_takes_what_is_there(state, u, n) for u, n in sets)
+        found = bool(sets) and all(_takes_what_is_there(state, u, n) for u, n in sets)
+        there = found or _names_gpus(made)
         if there and not left:
             continue
         text = f"{node.value.value}.{node.attr.value}"
@@ -119,6 +120,12 @@ def _of_object(
         condition = "" if there else _names_cpu(text, made)
         return Flag(unit, condition, node, None, gives, tuple(n for _, n in left), True)
     return None
+
+
+def _names_gpus(made: list[Origin]) -> bool:
+    """Whether all that it can be is written out, and is no CPU: ``GPU = "cuda:0"`` in the class."""
+    words = [origin.node.evaluated_value if isinstance(origin.node, cst.SimpleString) else None for origin in made]
+    return bool(words) and all(isinstance(word, str) and word.partition(":")[0] != "cpu" for word in words)
 
 
 def _takes_what_is_there(state: State, unit: Unit, target: cst.CSTNode) -> bool:

@@ -60,6 +60,18 @@ def _is_device(state: State, value: cst.BaseExpression) -> bool:
     return bool(held) and all(o.role is Role.DEVICE and o.qualified != "follows" for o in held)
 
 
+def is_superseded(field: DeviceField, state: State) -> bool:
+    """Whether the same code gives such an attribute the accelerator's device, after it."""
+    names = field.unit.names
+    for node in names.every(cst.Attribute):
+        assign = names.parents.get(names.parents[node])
+        if isinstance(assign, cst.Assign) and node.deep_equals(field.target) and names.function(node) is field.code:
+            follows = any(o.qualified == "follows" for o in origins(state.values.get(assign.value), Role.DEVICE))
+            if follows and names.order(assign) > names.order(field.statement):
+                return True
+    return False
+
+
 def redefined(field: DeviceField, state: State, gone: Collection[cst.CSTNode]) -> Iterator[DeviceRead]:
     """The new value of such an attribute, unless it has one already or a number is appended to it."""
     kept = field.target.attr.value
@@ -106,12 +118,13 @@ def follows_field(placement: Placement, names: Collection[str]) -> bool:
 
 def fields_of_class(fields: Iterable[DeviceField], unit: Unit, read: cst.BaseExpression | None) -> list[DeviceField]:
     """The assignments to an attribute that the methods of a class read, ``self.device``, in that class."""
-    around = _class_around(unit, read) if isinstance(read, cst.Attribute) and dotted(read.value) == "self" else None
+    around = class_around(unit, read) if isinstance(read, cst.Attribute) and dotted(read.value) == "self" else None
     if around is None or not isinstance(read, cst.Attribute):
         return []
     same = (f for f in fields if f.unit is unit and f.target.deep_equals(read))
-    return [field for field in same if _class_around(unit, field.target) is around]
+    return [field for field in same if class_around(unit, field.target) is around]
 
 
-def _class_around(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
+def class_around(unit: Unit, node: cst.CSTNode) -> cst.CSTNode | None:
+    """The class whose code a node is."""
     return next((around for around in unit.names.ancestors(node) if isinstance(around, cst.ClassDef)), None)

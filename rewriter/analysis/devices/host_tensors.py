@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -16,8 +16,11 @@ from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 from .moves import Mover, is_host
 
-_PAIRING = frozenset("eq ne lt le gt ge equal allclose isclose add sub mul div maximum minimum where mm matmul".split())
-"""Methods of a tensor that need their argument on its device."""
+_JOINING = (cst.Call, cst.Comparison, cst.BinaryOperation, cst.Subscript)
+_PAIRERS = frozenset({"builtins.zip", "builtins.map"})
+"""Functions of Python after which elements of their arguments meet."""
+_KEEPERS = frozenset("append extend insert add put view_as reshape_as expand_as type_as".split())
+"""Methods that keep their argument, or ask it for its shape or type alone."""
 _READERS = ("numpy.", "sklearn.", "scipy.", "pandas.", "seqeval.", "matplotlib.")
 """Packages that read the CPU's memory alone."""
 _GOES_ON = frozenset({"numpy", "item", "tolist", "cuda"})
@@ -36,14 +39,14 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
         return []
     host = _Host(mover, unit)
     found: dict[cst.BaseExpression, Placement] = {}
-    kinds = (cst.Call, cst.Comparison, cst.BinaryOperation, cst.Assign, cst.AugAssign, cst.Subscript)
-    for node in unit.names.every(*kinds):
+    for node in unit.names.every(*_JOINING, cst.Assign, cst.AugAssign, cst.Tuple, cst.List, cst.Dict):
         for raw, because in host.needed(node):
             found.setdefault(raw, Placement(raw, Move.HOST, because))
         for made in host.joined(node):
             because = "{} is made on the CPU, and joined with what the loader yields on the device"
             found.setdefault(made, Placement(made, Move.PLACE, because))
-    return list(found.values())
+    inner = {raw for raw in found if not found.keys().isdisjoint(unit.names.ancestors(raw))}
+    return [placement for raw, placement in found.items() if raw not in inner or placement.move is Move.PLACE]
 
 
 class _Host:
@@ -61,12 +64,15 @@ class _Host:
             yield index, "it is on the device, and an index into a CPU tensor"
         if isinstance(node, cst.Call) and (record := self.state.calls.get(node)) is not None:
             yield from self._by_call(record)
-        elif isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
-            yield from self._pair(node.left, node.comparisons[0].comparator)
-        elif isinstance(node, cst.BinaryOperation):
-            yield from self._pair(node.left, node.right)
+        elif isinstance(node, (cst.Comparison, cst.BinaryOperation)):
+            yield from self._beside_host(operands(node))
+        elif isinstance(node, cst.Subscript) and self._on_host(node.value):
+            yield from self._beside_host((node.value, *_written_into(node)[1]))
+        elif isinstance(node, (cst.Tuple, cst.List, cst.Dict)) and not self._is_target(node):
+            yield from self._beside_host(_entries(node))
         if isinstance(node, (cst.AugAssign, cst.Call)):
             yield from self._added(node)
+            yield from self._kept_beside_host(node)
 
     def _added(self, node: cst.AugAssign | cst.Call) -> Iterator[tuple[cst.BaseExpression, str]]:
         """What is added in place to a new tensor of the CPU: ``counts += torch.bincount(y)``, ``counts.add_(y)``."""
@@ -106,6 +112,13 @@ class _Host:
         for place in places:
             if self._of_batch(place) and not (isinstance(node, cst.AugAssign) and self._is_of_turn(place)):
                 yield place
+
+    def _is_target(self, node: cst.BaseExpression) -> bool:
+        """Whether a display is what a statement gives values to: ``for x, y in loader``."""
+        around = self.unit.names.parents.get(node)
+        return isinstance(around, cst.AssignTarget) or (
+            isinstance(around, (cst.For, cst.CompFor)) and around.target is node
+        )
 
     def _is_of_turn(self, node: cst.BaseExpression) -> bool:
         """Whether a place is that of one row, ``for t, p in zip(y, predicted): counts[t, p] += 1``: a number, wherever
@@ -162,34 +175,38 @@ class _Host:
             for value in values:
                 raws = [value] if self._raw(value) else self._collected(value)
                 yield from ((raw, because) for raw in raws)
-        elif outside.startswith("torch.") and len(values) > 1:
-            yield from self._pair(values[0], values[1])
-        elif method_name(call) == "append" and values and self._raw(values[0]) and self._leaves_beside_host(call):
-            yield values[0], "{} is on the device, and is returned beside what the script has taken to the CPU"
-        elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _PAIRING and values:
-            yield from self._pair(call.func.value, values[0])
+        elif self._computes(call, outside):
+            receiver = (call.func.value,) if isinstance(call.func, cst.Attribute) and not outside else ()
+            yield from self._beside_host((*receiver, *operands(call)))
 
-    def _leaves_beside_host(self, call: cst.Call) -> bool:
-        """Whether the list to which a call adds is returned with another one, which its loop fills with what is on the
-        CPU: ``features.append(model(x).cpu())``, ``labels.append(y)``."""
-        around = _loop(self.unit, call)
-        kept = [
-            n
-            for n in nodes_in(around, cst.Call)
-            if method_name(n) == "append" and n.args and _loop(self.unit, n) is around
-        ]
-        hosts = {self._list(n) for n in kept if self._on_host(n.args[0].value)} - {None}
-        own = self._list(call)
-        for given in self.unit.names.returns.get(self.unit.names.function(call), ()):
-            read = {self.unit.names.binding(name) for name in nodes_in(given, cst.Name)}
-            if own is not None and own in read and not hosts.isdisjoint(read):
-                return True
-        return False
+    def _computes(self, call: cst.Call, outside: str) -> bool:
+        """Whether a call may compute something from all its arguments together."""
+        if call in self.mover.made_on_host.forwards or method_name(call) in _KEEPERS:
+            return False
+        return not outside.startswith("builtins.") or outside in _PAIRERS
 
-    def _list(self, call: cst.Call) -> Binding | None:
-        """The variable of the list to which a call adds."""
-        held = call.func.value if isinstance(call.func, cst.Attribute) else None
-        return self.unit.names.binding(held) if isinstance(held, cst.Name) else None
+    def _kept_beside_host(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
+        """What a statement adds to a list as the loader gave it, where the same loop keeps what is on the CPU too:
+        ``features.append(model(x).cpu())``, ``labels.append(y)``."""
+        raws = [value for value in _kept(node) if isinstance(value, PLAIN) and self._raw(value)]
+        if raws and self._is_read(node):
+            around = _loop(self.unit, node)
+            others = (n for n in nodes_in(around, cst.Call, cst.AugAssign) if _loop(self.unit, n) is around)
+            if any(self._on_host(value) for other in others for value in _kept(other)):
+                because = "{} is on the device, and is kept beside what the script has taken to the CPU"
+                yield from ((raw, because) for raw in raws)
+
+    def _is_read(self, node: cst.CSTNode) -> bool:
+        """Whether the list to which a statement adds is read by something that does not add to it."""
+        held = node.target if isinstance(node, cst.AugAssign) else node.func if isinstance(node, cst.Call) else None
+        held = held.value if isinstance(held, cst.Attribute) and isinstance(node, cst.Call) else held
+        binding = self.unit.names.binding(held) if isinstance(held, cst.Name) else None
+        return binding is None or any(not self._adds(read) for read in binding.reads)
+
+    def _adds(self, read: cst.Name) -> bool:
+        above = self.unit.names.parents.get(read)
+        call = self.unit.names.parents.get(above) if isinstance(above, cst.Attribute) else above
+        return call is not None and bool(_kept(call))
 
     def _collected(self, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """The losses that a list collects as tensors: ``losses.append(loss)``."""
@@ -200,11 +217,44 @@ class _Host:
             if method_name(call) == "append" and lost and isinstance(loss, PLAIN) and not self._on_host(loss):
                 yield loss
 
-    def _pair(self, one: cst.BaseExpression, other: cst.BaseExpression) -> Iterator[tuple[cst.BaseExpression, str]]:
-        because = "{} is on the device, but the other operand is a CPU tensor"
-        for raw, host in ((one, other), (other, one)):
-            if self._raw(raw) and self._on_host(host):
-                yield raw, because
+    def _beside_host(self, together: Iterable[cst.BaseExpression]) -> Iterator[tuple[cst.BaseExpression, str]]:
+        """What is as the loader gave it, among expressions of which another one is on the CPU."""
+        values = list(together)
+        hosts = {value for value in values if self._on_host(value)}
+        for value in values if hosts else ():
+            if value not in hosts:
+                yield from (
+                    (raw, "{} is on the device, but the other operand is a CPU tensor") for raw in self._parts(value)
+                )
+
+    def _parts(self, node: cst.BaseExpression, depth: int = 0) -> Iterator[cst.BaseExpression]:
+        """The parts of an expression that are as the loader gave them, or computed from such: ``y`` of ``y * 3``."""
+        if self._on_host(node, depth):
+            return
+        if self._raw(node) or (isinstance(node, cst.Name) and self._computed_of_raw(node, depth)):
+            yield node
+        elif isinstance(node, (cst.BinaryOperation, cst.Comparison)):
+            for operand in operands(node):
+                yield from self._parts(operand, depth)
+        elif isinstance(node, cst.UnaryOperation):
+            yield from self._parts(node.expression, depth)
+        elif isinstance(node, cst.Subscript):
+            yield from self._parts(node.value, depth)
+        elif isinstance(node, cst.Call) and (record := self.state.calls.get(node)) is not None:
+            outside = outside_name(record)
+            if outside.startswith("torch."):
+                for operand in operands(node):
+                    yield from self._parts(operand, depth)
+            elif isinstance(node.func, cst.Attribute) and node.func.attr.value not in _GOES_ON and not outside:
+                if not self.mover.is_move(node):
+                    yield from self._parts(node.func.value, depth)
+
+    def _computed_of_raw(self, name: cst.Name, depth: int) -> bool:
+        """Whether a variable has been given nothing but what is computed from a batch: ``mask = y != 0``."""
+        values = self._values(name) if depth < _DEPTH else []
+        return bool(values) and all(
+            not isinstance(value, PLAIN) and any(self._parts(value, depth + 1)) for value in values
+        )
 
     def _raw(self, node: cst.BaseExpression) -> bool:
         """Whether an expression is a batch, or a part of one, as the loader gave it."""
@@ -240,6 +290,10 @@ class _Host:
 
     def _on_host(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether an expression gives a tensor that the script has taken to the CPU."""
+        if isinstance(node, (cst.BinaryOperation, cst.Comparison)):
+            return any(self._on_host(operand, depth) for operand in operands(node))
+        if isinstance(node, cst.UnaryOperation):
+            return self._on_host(node.expression, depth)
         while isinstance(node, (cst.Call, cst.Attribute, cst.Subscript)):
             if isinstance(node, cst.Call):
                 if node.args and origins(self.state.values.get(node), Role.LOSS):
@@ -269,6 +323,22 @@ class _Host:
         if binding is None or binding.scope.function.node is not self.unit.names.function(name):
             return []
         return bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
+
+
+def _entries(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The values that a display holds, those of displays in it too; another expression is the only one."""
+    if not isinstance(node, (cst.Tuple, cst.List, cst.Dict)):
+        return [node]
+    return [value for entry in node.elements for value in _entries(entry.value)]
+
+
+def _kept(node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """What a statement adds to a list: ``kept.append(y)``, ``kept += [y]``."""
+    if isinstance(node, cst.Call) and method_name(node) in ("append", "extend") and len(node.args) == 1:
+        return _entries(node.args[0].value)
+    if isinstance(node, cst.AugAssign) and isinstance(node.value, cst.List):
+        return _entries(node.value)
+    return []
 
 
 _AT_PLACES = frozenset("scatter_ scatter scatter_add_ scatter_add index_add_ index_copy_ index_fill_".split())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import libcst as cst
 
 from ...facts.roles import Origin, Role
+from ...facts.torch_api import process_calls
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.containers import members
-from ..dataflow.values import State, origins
+from ..dataflow.values import State, Wrapped, origins
 from ..training.row_code import run_for_rows
 from .legacy import casts_to_gpu
 
@@ -38,10 +39,20 @@ def _found(state: State, reach: Reach) -> set[Origin]:
         if (method_name(call) in _MOVES or casts_to_gpu(state, record)) and reach.function_of(call) in reach.reachable
         for slot in (record.receiver, members(state, record.first) if record.first is not None else None)
     ]
+    wrapped = (record for call, record in state.calls.items() if record.first is not None and _is_spread(state, call))
+    moved += [record.first for record in wrapped if reach.function_of(record.node) in reach.reachable]
     state.solver.run()
     found = {o.source for slot in moved for o in origins(slot, Role.BATCH) if o.source is not None}
     made = {o for record in state.calls.values() for o in origins(record.result, Role.LOADER) if o.node is record.node}
     return found | {loader for loader in made - found if _comes_moved(state, reach, loader)}
+
+
+def _is_spread(state: State, call: cst.Call) -> bool:
+    """Whether a call runs a model in ``nn.DataParallel``, which moves what it is given: where that is removed, what it
+    has moved is answered for where it is handed over."""
+    slot = state.values.get(call.func)
+    made = (thing.node for thing in (slot.things if slot is not None else ()) if isinstance(thing, Wrapped))
+    return any(outside_name(state.calls[one]) in process_calls.wrappers("threads") for one in made)
 
 
 def _comes_moved(state: State, reach: Reach, loader: Origin) -> bool:

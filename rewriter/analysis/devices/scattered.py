@@ -45,7 +45,10 @@ def scattered(
                 else:
                     yield unmoved_input(unit, value, wrapper)
             elif index == 0 and not _is_there(mover, unit, value):
-                yield unmoved_input(unit, value, wrapper)
+                if isinstance(value, cst.Name) and value not in cut and _is_batch_tensor(mover, unit, value):
+                    yield Placement(value, Move.PLACE, f"{wrapper} moved it, and is removed")
+                else:
+                    yield unmoved_input(unit, value, wrapper)
 
 
 def _mover(mover: Mover, model: cst.BaseExpression, wrappers: frozenset[str]) -> str:
@@ -80,6 +83,17 @@ def unmoved_input(unit: Unit, value: cst.CSTNode, wrapper: str = _THREADS) -> Re
     model = next((a.func for a in unit.names.ancestors(value) if isinstance(a, cst.Call)), None)
     code = unit.names.module.code_for_node(model) if model is not None else "model"
     return UnmovedInput(value, wrapper, text, code)
+
+
+_OF_TENSORS = frozenset("shape size dim ndim dtype device float half view reshape".split())
+
+
+def _is_batch_tensor(mover: Mover, unit: Unit, value: cst.Name) -> bool:
+    """Whether a variable is a tensor of the batches of a loader, as it came: the script asks for its shape."""
+    held, binding = origins(mover.state.values.get(value)), unit.names.binding(value)
+    above = (unit.names.parents.get(read) for read in (binding.reads if binding is not None else ()))
+    asked = any(isinstance(node, cst.Attribute) and node.attr.value in _OF_TENSORS for node in above)
+    return asked and bool(held) and all(one.role is Role.BATCH for one in held)
 
 
 def _is_there(mover: Mover, unit: Unit, value: cst.BaseExpression) -> bool:

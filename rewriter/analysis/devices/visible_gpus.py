@@ -7,12 +7,12 @@ from collections.abc import Container, Iterator, Sequence
 import libcst as cst
 
 from ...facts.reasons import Reason
-from ...facts.reasons.devices import AskedInput, ChosenGpus, PinnedGpu
+from ...facts.reasons.devices import AskedInput, ChosenGpus, CountedGpus, PinnedGpu
 from ...facts.torch_api import process_calls
 from ..dataflow.call_graph import Code, Reach
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import State, Unit
-from ..syntax.walk import contains
+from ..syntax.walk import contains, descendants, nodes_in
 
 _VISIBLE = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _NONE = frozenset({"", "-1"})
@@ -63,6 +63,7 @@ def left_to_launcher(
     for statement in removed:
         if chooses(unit, statement):
             yield ChosenGpus(statement, notebook)
+            yield from _counted(unit, reach, statement)
     for call in unit.names.calls:
         record = state.calls.get(call)
         if record is None or unit.names.function(call) not in reach.reachable:
@@ -72,6 +73,25 @@ def left_to_launcher(
             yield PinnedGpu(call, notebook)
         elif outside_name(record) == "builtins.input":
             yield AskedInput(call)
+
+
+def _counted(unit: Unit, reach: Reach, removed: cst.CSTNode) -> Iterator[Reason]:
+    """``for k in range(torch.cuda.device_count()): print(args.gpu.split(",")[k])``: the choice, by the numbers of the
+    GPUs that it had made visible."""
+    names, module = unit.names, unit.names.module
+    chosen = next((n.value for n in nodes_in(removed, cst.Assign)), None)
+    chosen = chosen or next((call.args[-1].value for call in nodes_in(removed, cst.Call)), None)
+    if chosen is None or isinstance(chosen, cst.SimpleString):
+        return
+    for loop in names.every(cst.For):
+        counts = any(method_name(call) == "device_count" for call in nodes_in(loop.iter, cst.Call))
+        if not counts or names.function(loop) not in reach.reachable:
+            continue
+        for item in nodes_in(loop.body, cst.Subscript):
+            index = item.slice[0].slice if len(item.slice) == 1 else None
+            numbered = isinstance(index, cst.Index) and index.value.deep_equals(loop.target)
+            if numbered and any(part.deep_equals(chosen) for part in descendants(item.value)):
+                yield CountedGpus(item, module.code_for_node(item))
 
 
 def chooses(unit: Unit, statement: cst.CSTNode) -> bool:

@@ -103,9 +103,11 @@ def _not_seen(state: State, models: list[cst.Call], others: int) -> Reason:
 
 def _norms(state: State, unit: Unit, reach: Reach, training: Training) -> list[cst.Call]:
     """The layers of BatchNorm that a module makes; not those in code that the program never names, and so never
-    runs, and not those of models that are evaluated only."""
+    runs, not those that no option asks for (``if batch_norm:`` of a default that no call changes), and not those of
+    models that are evaluated only."""
     made = (call for call in unit.names.calls if _batch_norms_of(state, call) and may_run(unit, reach, call))
     own = (call for call in made if _makes_layer(state, call) or _is_trained(state, training, call))
+    own = (call for call in own if not constants_of(state).never(unit, call))
     return [call for call in own if not _is_at_rest(state, reach, training, call)]
 
 

@@ -22,9 +22,10 @@ from ..dataflow.element_kinds import ElementKinds
 from ..dataflow.trails import Trail, traces
 from ..dataflow.values import State, Unit
 from ..effects.existing_guards import guarded
-from ..syntax.definitions import plain_values
+from ..syntax.definitions import bindings_value, plain_values
 from ..syntax.names import LONGEST
 from ..syntax.nodes import positional
+from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
 
 _UNORDERED = frozenset("all any frozenset isinstance len max min set sorted sum bool Counter".split())
@@ -177,7 +178,9 @@ class SetOrders:
             binding = unit.names.binding(target)
             if binding is None or self._of_reads(unit, list(binding.reads), seen) is not None:
                 return binding is not None
-            return binding.scope is unit.names.scope and self._imported(unit, target.value)
+            if binding.scope is unit.names.scope and self._imported(unit, target.value):
+                return True
+            return any(self._read_in_order(other, held, seen) for other, held in self._held(unit, binding, seen))
         if isinstance(target, cst.Attribute):
             reads = [
                 (other, node)
@@ -191,6 +194,16 @@ class SetOrders:
             reads = [(other, node) for other, node in reads if not isinstance(other.names.parents.get(node), written)]
             return any(self._followed(other, node, seen) is not None for other, node in reads)
         return True
+
+    def _held(
+        self, unit: Unit, binding: Binding, seen: set[cst.CSTNode]
+    ) -> Iterator[tuple[Unit, cst.Name | cst.Attribute]]:
+        """Other names of what a variable holds: ``number = self.number``, the arguments that a parameter is given."""
+        given = [(unit, value) for value in bindings_value(unit.names, binding)] or self._reach.given(binding)
+        for other, value in given:
+            if isinstance(value, (cst.Name, cst.Attribute)) and value not in seen:
+                seen.add(value)
+                yield other, value
 
     def _imported(self, unit: Unit, name: str) -> bool:
         """Whether another module of the program imports a variable of this one."""

@@ -13,7 +13,9 @@ from ...facts.torch_api import process_calls
 from ..dataflow import ranks
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
+from ..dataflow.object_fields import fields_of
 from ..dataflow.values import Function, State, Unit, origins
+from ..dataflow.written_out import WrittenOut
 from ..effects.unused_code import is_named
 from ..syntax.definitions import plain_values
 from ..syntax.walk import descendants, nodes_in
@@ -61,7 +63,7 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
         or name.startswith("torch.distributed.distributed_c10d.")
     )
     if last in _KNOWN and direct:
-        return _of_arguments(call, last) or _of_place(state, reach, unit, call, name)
+        return _of_arguments(state, reach, unit, call, last) or _of_place(state, reach, unit, call, name)
     if (
         direct
         and name not in _OWN_GROUP
@@ -71,18 +73,30 @@ def obstacle(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) 
     return NotReplaced(call, Hindrance.NO_COUNTERPART, name)
 
 
-def _of_arguments(call: cst.Call, last: str) -> Reason | None:
-    known = _KNOWN[last]
+def _of_arguments(state: State, reach: Reach, unit: Unit, call: cst.Call, last: str) -> Reason | None:
     for arg in call.args:
-        if arg.star:
+        names = _keywords(state, reach, unit, arg)
+        if names is None:
             return NotReplaced(call, Hindrance.HIDDEN_ARGUMENTS, last)
-        if arg.keyword is not None and arg.keyword.value not in known:
-            return NotReplaced(call, Hindrance.UNKNOWN_OPTION, last, arg.keyword.value)
+        for name in names:
+            if name not in _KNOWN[last]:
+                return NotReplaced(call, Hindrance.UNKNOWN_OPTION, last, name)
     if last in ("destroy_process_group", "get_rank", "get_world_size", "barrier") and any(
         a.keyword is None for a in call.args
     ):
         return NotReplaced(call, Hindrance.OWN_GROUP, last)
     return None
+
+
+def _keywords(state: State, reach: Reach, unit: Unit, arg: cst.Arg) -> list[str] | None:
+    """The keywords under which an argument hands something over, those of a dictionary that is written out among them;
+    None where they cannot be seen."""
+    if not arg.star:
+        return [arg.keyword.value] if arg.keyword is not None else []
+    entries = WrittenOut(state, reach, fields_of(state)).entries(unit, arg.value) if arg.star == "**" else None
+    keys = [entry.key.evaluated_value for entry in entries or () if isinstance(entry.key, cst.SimpleString)]
+    words = [key for key in keys if isinstance(key, str)]
+    return words if entries is not None and len(words) == len(entries) else None
 
 
 def _of_place(state: State, reach: Reach, unit: Unit, call: cst.Call, name: str) -> Reason | None:

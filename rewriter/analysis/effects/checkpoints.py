@@ -22,7 +22,7 @@ from ..devices.after_prepare import ends_later
 from ..devices.use_before_prepare import Stands
 from ..layouts.loop_step import bound_by
 from ..syntax.definitions import in_other_branch
-from ..syntax.leaving import HANDLERS
+from ..syntax.leaving import HANDLERS, ends
 from ..syntax.scopes import Binding, ScopeKind
 from ..syntax.walk import descendants, nodes_in
 from ..training.row_code import for_rows
@@ -168,12 +168,28 @@ def loads(state: State, unit: Unit, reach: Reach, training: Training) -> Iterato
 
 
 def _before_questions(unit: Unit, call: cst.Call) -> cst.CSTNode:
-    """The statement of a load, or that which asks whether the file is there: its answers differ while one writes."""
-    statement = unit.names.statement(call)
-    for around in unit.names.enclosing(call, cst.If):
+    """The statement of a load, or that which asks whether the file is there, around it or to leave the code before it:
+    its answers differ while one writes, and a process that leaves waits for nobody."""
+    names, statement = unit.names, unit.names.statement(call)
+    for around in names.enclosing(call, cst.If):
         if any(asks_existence(part) for part in descendants(around.test)):
-            statement = unit.names.statement(around)
+            statement = names.statement(around)
+    path = _path(unit, call, 0)
+    blocks = [statement, *names.enclosing(statement, cst.If, cst.Else, cst.For, cst.While, cst.With, cst.Try)]
+    for below in blocks:
+        block = getattr(names.parents.get(below), "body", None)
+        before = list(block)[: list(block).index(below)] if isinstance(block, (list, tuple)) and below in block else []
+        statement = next((one for one in before if _leaves_without(unit, one, path)), statement)
     return statement
+
+
+def _leaves_without(unit: Unit, node: cst.CSTNode, path: str | None) -> bool:
+    """``if not os.path.exists(path): continue``, and ``if not path.is_file(): return``."""
+    if not isinstance(node, cst.If) or not ends(node.body, lambda _: False):
+        return False
+    asked = (part for part in nodes_in(node.test, cst.Call) if asks_existence(part))
+    subjects = (part.args[0].value if part.args else getattr(part.func, "value", None) for part in asked)
+    return path is not None and path in [unit.names.module.code_for_node(one) for one in subjects if one is not None]
 
 
 def _saved_paths(state: State, reach: Reach) -> list[str]:

@@ -38,6 +38,7 @@ from .downloads import Fetches
 from .existing_guards import Together, guarded, names_main, silent_elsewhere, starred
 from .file_caches import Makings
 from .handles import COMMANDS, Handles
+from .made_lists import other_orders
 from .memory import into_memory
 from .row_files import for_rows_too, same_file
 from .written import removes, writes_by_method
@@ -175,6 +176,7 @@ class _Search:
             around = {statement, *self.unit.names.ancestors(statement)}
             if around.isdisjoint(self.settled) and around.isdisjoint(self.made):
                 self._add(Effect(statement, EffectKind.DOWNLOAD, _FIRST, guarded=True, creates=True))
+                self.found.findings.extend(other_orders(self.unit, self.reach, statement))
 
     def _write(self, call: cst.Call) -> None:
         """Calls that write: guarded as statements."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import libcst as cst
@@ -28,10 +29,12 @@ from .engine.layout import (
     holds_figure,
     join,
     join_all,
+    mapped,
     parts,
     varies,
 )
 from .engine.memory import Seeds
+from .padding import long_names
 
 MOVES = frozenset({"to", "cuda", "cpu"})
 """Methods that take a tensor to a device, with the same rows."""
@@ -245,6 +248,8 @@ class ProgramLayouts:
             rows = _drawn(self._state, self._reach, unit, loop)
             if not rows and not isinstance(loop, cst.While):
                 rows = _rows(self._state, unit, loop)
+                long = long_names(self._state, self._reach, loop, rows)
+                rows = {name: mapped(one, _as_long) if name in long else one for name, one in rows.items()}
             walk = self._walks[loop] = Interpreter(self._state, self._reach, Seeds(rows, models=True))
             around = unit.names.parents.get(loop)
             if not isinstance(loop, cst.CompFor):
@@ -289,6 +294,10 @@ def _rows(state: State, unit: Unit, loop: cst.For | cst.CompFor) -> dict[cst.CST
             unpacked.update(parts if number not in parts else ())
     whole = len(names) == 1 and names[0] not in unpacked and not _is_tensor(state, unit, loop, names[0])
     return {name: Each(Shard(0)) if whole else Shard(0) for name in names}
+
+
+def _as_long(layout: Layout) -> Layout:
+    return replace(layout, long=True) if isinstance(layout, Shard) else layout
 
 
 def _is_tensor(state: State, unit: Unit, loop: cst.For | cst.CompFor, batch: cst.Name) -> bool:

@@ -14,7 +14,7 @@ from ...facts.torch_api import questions, surroundings, tensor_parts
 from ..dataflow.call_graph import reach_of
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, External, Function, Instance, Mapping, Sequence, State, Unit, origins
-from ..syntax.definitions import unshadowed
+from ..syntax.definitions import unpacked_value, unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
 from ..syntax.walk import descendants, nodes_in
@@ -68,7 +68,9 @@ def _holds_tensor(state: State, unit: Unit, name: cst.Name, inside: frozenset[ob
     values = [assigned(unit, definition) for definition in anew]
     below = inside | {binding}
     # a number to which tensors are added is a tensor then: `loss += more`, `loss = loss + more`
-    adds = len(anew) < len(seen) or any(isinstance(v, cst.BinaryOperation) and _reads(unit, v, binding) for v in values)
+    more = [assigned(unit, d) for d in seen if d not in anew]
+    adds = any(v is not None and bool(origins(state.values.get(v), *TENSORS)) for v in more)
+    adds = adds or any(isinstance(v, cst.BinaryOperation) and _reads(unit, v, binding) for v in values)
     return all(
         _is_tensor(state, unit, value, below) if value is not None else _is_no_number(state, name)
         for value in values
@@ -312,11 +314,13 @@ def _reduced_by(layout: Layout) -> str:
 
 
 def assigned(unit: Unit, definition: cst.CSTNode) -> cst.BaseExpression | None:
-    """What a plain assignment gives to a name; None for parameters, loop targets and unpacked values."""
+    """What an assignment gives to a name; None for parameters, loop targets and what a call gives to several."""
     parent = unit.names.parents.get(definition)
     if isinstance(parent, (cst.AugAssign, cst.NamedExpr)):
         return parent.value
     above = unit.names.parents.get(parent) if isinstance(parent, cst.AssignTarget) else None
+    if isinstance(parent, cst.Element):  # ``best, last = 9.0, 0.0``
+        return unpacked_value(unit.names, definition)
     return above.value if isinstance(above, cst.Assign) else None
 
 

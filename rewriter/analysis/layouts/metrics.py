@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import libcst as cst
@@ -34,6 +35,7 @@ from .best_batches import best_of_batches
 from .criterion_calls import without_criteria
 from .engine.layout import holds_chosen, holds_figure, is_elsewhere, is_figure
 from .joined import by_script
+from .long_results import is_long
 from .loop_layouts import LoopLayouts, layouts_of
 from .loop_step import Step, bound, plain, synchronised
 from .numbered_files import numbered_file
@@ -94,7 +96,7 @@ def evaluations(state: State, reach: Reach, training: Training) -> list[Evaluati
             further = _evaluation(state, unit, reach, training, loop, layouts, going_on=True)
             answer = further if further.understood else answer
         gathers = [g for g in (answer.gather, *answer.parts) if g is not None]
-        if answer.understood and ragged(state, reach, loop, gathers):
+        if answer.understood and ragged(state, reach, loop, gathers, partial(is_long, state, layouts, loop)):
             answer.leave(
                 "its batches are padded to different lengths on each process, or have another number of rows than of "
                 "samples, and could not be gathered"
@@ -302,7 +304,7 @@ def _doubt(
     sizes = batch_sizes(reach_of(step.state), step.state.loaders.get(step.loop, ()))
     fixed = any(shaped_by(statement, sizes) is not None for statement in step.tail)
     if fixed or step.layouts.fixes_shape(step.behind) or shaped_by_rows(step.unit, step.front, step.tail):
-        return _Doubt("it reshapes values by the batch size, and gathered batches are larger")
+        return _Doubt("it gives values a shape by the size of a batch, and gathered batches are larger")
     if (divides := next((one for one in step.tail if divided_by(one, sizes)), None)) is not None:
         return _Doubt("it divides by the batch size, and gathered batches are larger", divides)
     if (numbered := numbered_file(step.state, step.unit, step.loop, step.tail)) is not None:

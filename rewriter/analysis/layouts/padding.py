@@ -8,7 +8,7 @@ has several rows for a sample cannot be joined either: which of them belong to r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import libcst as cst
@@ -40,13 +40,32 @@ class Padding(NamedTuple):
     places: frozenset[Place] | None
 
 
-def ragged(state: State, reach: Reach, loop: cst.CSTNode, gathers: Iterable[Gather]) -> bool:
-    """Whether something to be gathered in a loop may be as long as the longest row of one process's batch, or have
-    another number of rows than the batch has samples."""
-    paddings, grown = (
-        [p for loader in reach.loaders(loop) if (p := _padding(state, reach, loader, kind)) is not None]
-        for kind in (_Collating, _Growing)
-    )
+def long_names(state: State, reach: Reach, loop: cst.CSTNode, names: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
+    """Those of the names that a loop gives its batch to, or a part of it, which may hold something padded."""
+    paddings = _paddings(state, reach, loop, _Collating)
+    places = dict(_places(loop)) if paddings and isinstance(loop, cst.For) else {}
+    places = {name: place for name, place in places.items() if isinstance(place, int)}
+    return {
+        n for n in names if isinstance(n, cst.Name) and _meets(paddings, [places[n.value]] if n.value in places else [])
+    }
+
+
+def _paddings(state: State, reach: Reach, loop: cst.CSTNode, kind: type[_Collating]) -> list[Padding]:
+    """What the batches of a loop are padded in, or have other rows in."""
+    return [p for loader in reach.loaders(loop) if (p := _padding(state, reach, loader, kind)) is not None]
+
+
+def ragged(
+    state: State, reach: Reach, loop: cst.CSTNode, gathers: Iterable[Gather], given: Callable[[Gather], bool]
+) -> bool:
+    """
+    Whether something to be gathered in a loop may be as long as the longest row of one process's batch, or have another
+    number of rows than the batch has samples.
+
+    Args:
+        given: whether something to be gathered that a model gave is seen to be that long.
+    """
+    paddings, grown = (_paddings(state, reach, loop, kind) for kind in (_Collating, _Growing))
     if not (paddings or grown) or not isinstance(loop, cst.For):
         return False
     places = dict(_places(loop))
@@ -56,6 +75,8 @@ def ragged(state: State, reach: Reach, loop: cst.CSTNode, gathers: Iterable[Gath
         counts = bool(gather.names) and not gather.inline and set(gather.sized).issuperset(gather.names)
         long = [place for name, place in named.items() if name not in gather.sized] + inline
         if not counts and _meets(paddings, long):  # a number for each row there is, however long that is
+            return True
+        if paddings and given(gather):
             return True
         if _meets(grown, [*named.values(), *inline]):
             return True
@@ -271,12 +292,16 @@ def _unpacked(target: cst.CSTNode) -> Iterator[tuple[str, Place]]:
 
 def _holder(node: cst.CSTNode) -> str:
     """The name of which a node reads an entry."""
+    node = node.func if isinstance(node, cst.Call) else node
     value = node.value if isinstance(node, (cst.Subscript, cst.Attribute)) else None
     return value.value if isinstance(value, cst.Name) else ""
 
 
 def _key(node: cst.CSTNode) -> Place | None:
     """The position or the key of ``batch[0]``, ``batch["y"]``, ``batch.y``."""
+    if isinstance(node, cst.Call) and method_name(node) in ("pop", "get") and node.args:
+        entry = node.args[0].value
+        return str(entry.evaluated_value) if isinstance(entry, cst.SimpleString) else None
     if isinstance(node, cst.Attribute):
         return node.attr.value
     part = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None

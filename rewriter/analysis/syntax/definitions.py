@@ -46,7 +46,8 @@ def _of_earlier_turns(
     """The definitions after a read that an earlier turn of a loop around it has made, unless the loop is left after
     them, or each of its turns certainly makes another one before the read, at the place ``certain``."""
     turns = [(loop, names.order(loop), names.end(loop)) for loop in names.enclosing(read, cst.For, cst.While)]
-    if not turns or turns[-1][1] < certain:  # the outermost loop begins first: it is around all of them
+    turns = [turn for turn in turns if turn[1] > certain]  # of a loop around that one, each turn makes another
+    if not turns:
         return
     for place in range(before, bisect_right(ranked.orders, turns[-1][2])):
         node, order = ranked.nodes[place], ranked.orders[place]

@@ -161,6 +161,13 @@ class ChosenGpus(NamedTuple):
     """Its own process starts the others."""
 
 
+class CountedGpus(NamedTuple):
+    """A word of the removed choice that is looked up for each GPU of the machine."""
+
+    node: cst.CSTNode
+    code: str
+
+
 class PinnedGpu(NamedTuple):
     """The script's own number of a GPU, which has no effect any more."""
 

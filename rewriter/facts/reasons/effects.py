@@ -38,6 +38,14 @@ class AskedInHead(NamedTuple):
     node: cst.Call
 
 
+class OtherOrder(NamedTuple):
+    """A list of files that is in another order on the process that makes the files."""
+
+    node: cst.Call
+    listing: str
+    name: str
+
+
 class AskedApart(NamedTuple):
     """A place where all must wait, to which each process comes by its own question for a file."""
 

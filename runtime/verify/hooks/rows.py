@@ -11,6 +11,8 @@ import torch
 
 _MOST_COLUMNS = 3
 """So many dicts may be the parts of a batch; more are its samples."""
+_IGNORED = -100
+"""With this, losses of torch leave out what pads the labels."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -27,13 +29,43 @@ def row_hashes(batch: Any) -> list[str]:
         return [_hash(row) for row in texts]
     rows = found[0].shape[0]
     hashes = [hashlib.blake2b(digest_size=8) for _ in range(rows)]
-    for leaf in found:
-        if leaf.shape[0] != rows or not leaf.numel():
-            continue
-        raw = _bytes(leaf).reshape(rows, -1)
+    whole = [leaf.detach().cpu() for leaf in found if leaf.shape[0] == rows and leaf.numel()]
+    said = [leaf for leaf in whole if not _is_mask(leaf)]
+    said = said if any(leaf.dim() > 1 for leaf in said) else whole
+    for leaf in said:
         for row, one in enumerate(hashes):
-            one.update(raw[row].data)
+            part = _unpadded(leaf[row])
+            one.update(repr(tuple(part.shape)).encode())
+            one.update(_bytes(part).data)
     return [one.hexdigest() for one in hashes]
+
+
+def _is_mask(leaf: torch.Tensor) -> bool:
+    """Whether a part of a batch may say where its rows are padded: with True or with False, as the script likes."""
+    return leaf.dim() > 1 and leaf.dtype is torch.bool
+
+
+def _unpadded(row: torch.Tensor) -> torch.Tensor:
+    """
+    A row without what a `collate_fn` fills it up with, to the longest of its batch: in another batch that is longer.
+
+    Zeros and -100 at the end are taken for that, and so are ones and what is at the beginning of a text, a row of whole
+    numbers above one: a tokenizer may pad with 1, and on the left. Other rows of one shape differ after it where they
+    differed before.
+    """
+    if not row.dim() or row.is_sparse or row.is_complex() or row.is_quantized:
+        return row
+    kept = row.to(torch.float32) != 0 if row.dtype.itemsize == 1 and row.is_floating_point() else row != 0
+    text = row.dim() == 1 and not row.is_floating_point() and row.dtype is not torch.bool and bool((row > 1).any())
+    if not row.is_floating_point():
+        kept &= (row != _IGNORED) & (row != 1) if text else row != _IGNORED
+    for dim in range(row.dim()):
+        others = [other for other in range(row.dim()) if other != dim]
+        used = kept.any(dim=others) if others else kept
+        places = used.nonzero()
+        first = int(places[0]) if text else 0
+        row = row.narrow(dim, first, int(places[-1]) + 1 - first if len(places) else 0)
+    return row
 
 
 def _cut_apart(tensors: list[torch.Tensor]) -> list[Any] | None:

@@ -20,8 +20,8 @@ def test_one_program_of_several_is_enough() -> None:
 
 def test_what_is_nowhere_is_said_with_the_nearest_name() -> None:
     assert list(unmatched([("loss", "er"), ("model", "zzz")], [TEXT])) == [
-        "--assume loss=er has no effect: nothing in these programs is called er; did you mean --assume loss=err?",
-        "--assume model=zzz has no effect: nothing in these programs is called zzz",
+        "--assume loss=er matches nothing: no variable in these programs is called er. Did you mean --assume loss=err?",
+        "--assume model=zzz matches nothing: no variable in these programs is called zzz.",
     ]
 
 

@@ -146,6 +146,39 @@ def test_a_refusal_names_the_command_for_its_line(explain: Explain, capsys: pyte
     assert "To learn more: migrate --explain train.py:12\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("start", [".", "lib"])
+def test_a_module_in_a_folder_is_explained_by_the_script_above(
+    start: str, explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("lib").mkdir()
+    Path("lib/engine.py").write_text(CALM)
+    Path("calm.py").write_text(f"from lib.engine import *\n{SCRIPT}")
+    monkeypatch.chdir(tmp_path / start)
+    status, out, _ = explain("lib/engine.py:10" if start == "." else "engine.py:10")
+    assert status == NOTHING and "10 +        accelerator.backward(loss)" in out
+
+
+def test_a_line_has_one_remedy_and_names_the_example(explain: Explain) -> None:
+    """What to do about a finding in general contradicted what its own line needs."""
+    start = f"{CALM.partition('def train')[0]}{SCRIPT}".removesuffix("train(model, loader, optimizer)\n")
+    lines = [
+        "for epoch in range(3):",
+        "    for x, y in loader:",
+        "        optimizer.zero_grad()",
+        "        out = model(x)",
+        "        nn.functional.mse_loss(out, y).backward()",
+        "        optimizer.step()",
+        "    error = (out - y).abs().max().item()",
+        "    if error < 0.1:",
+        "        optimizer.param_groups[0]['lr'] = 0.01",
+    ]
+    Path("rate.py").write_text(start + "\n".join(lines) + "\n")
+    status, out, _ = explain(f"rate.py:{start.count(chr(10)) + 8}")
+    assert status == NOTHING and out.count("| help: ") == 1
+    assert "What to do" not in out and "scheduler.step(error)" not in out
+    assert "\nWith an example: migrate --explain local-decision-learning-rate\n" in out
+
+
 def test_places_are_told_from_ids() -> None:
     assert place_of(["local-decision"]) is None and place_of(["a.py"]) is None
     assert place_of(["src/a b.py:3"]) == AskedLine(Path("src/a b.py"), 3)

@@ -63,7 +63,7 @@ def test_many_programs_have_a_line_each_the_worst_first(folder: Path, capsys: py
     ]
     assert lines[10:] == [
         "",
-        "Details:   migrate --audit --details ., or name one of the scripts",
+        "Details:   migrate --audit --details .  # or name one of the scripts",
         "To learn more: migrate --explain unguarded-write",
     ]
     assert run("--audit", "--html", "page.html", ".") == 1

@@ -120,3 +120,19 @@ def test_a_skipped_refusal_is_said_to_leave_the_script_on_one_device(
     said = capsys.readouterr()
     assert "alone.py:8: note [skipped] a skip comment silences no-data-parallel-axis" in said.out + said.err
     assert run("--check", "alone.py") == 0 and "skipped" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", [("--hook", "--check"), ("--check",)])
+def test_the_next_command_can_be_copied_however_many_files_there_are(
+    way: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = STOP.replace("    if y.max() > 5:\n        break\n", "")
+    names = [f"a{number:02}.py" for number in range(23)]
+    for name in names:
+        (folder / name).write_text(free)
+    run(*way, *names)
+    said = capsys.readouterr().err.splitlines()
+    (applied,) = [line for line in said if line.startswith("To apply")]
+    words = applied.split("migrate ")[1].split()
+    assert applied.startswith("To apply the first 20 of 23 files: ") and words[-20:] == names[:20]
+    assert all(word in {"--hook", "--write", *names} for word in words)

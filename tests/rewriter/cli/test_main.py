@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
@@ -215,8 +216,8 @@ def test_a_page_takes_the_place_of_a_page_alone(migrate: Migrate) -> None:
     """`--html a.py b.py` made a page of the script ``a.py``."""
     scripts = [_write("a.py", TRAINS), _write("b.py", TRAINS)]
     kept = _write("notes.txt", b"mine")
-    assert migrate("--html", "a.py", "b.py").err.startswith("migrate: --html takes the name of the page")
-    assert migrate("--html", "notes.txt", "b.py").err.startswith("migrate: --html would replace notes.txt")
+    assert migrate("--html", "a.py", "b.py").err.startswith("error: --html takes the name of the page")
+    assert migrate("--html", "notes.txt", "b.py").err.startswith("error: --html would replace notes.txt")
     assert [path.read_bytes() for path in (*scripts, kept)] == [TRAINS, TRAINS, b"mine"]
     assert [migrate("--html", "report.html", "b.py").status for _ in range(2)] == [0, 0]
 
@@ -237,7 +238,8 @@ def test_many_programs_have_a_line_each_the_worst_first(migrate: Migrate) -> Non
     assert table[1].split()[:2] == ["blocked", "r4/train.py"]
     assert [line.split()[:2] for line in table[2:]] == [["ready", f"r{n}/train.py"] for n in (0, 1, 2, 3, 5)]
     assert (
-        "backward: " not in answer.err and "Details:   migrate --details ., or name one of the scripts\n" in answer.err
+        "backward: " not in answer.err
+        and "Details:   migrate --details .  # or name one of the scripts\n" in answer.err
     )
     assert answer.out.count(b"--- a/") == 5, "the patch is whole"
     details = migrate("--details", ".")
@@ -389,7 +391,7 @@ def test_a_read_only_target(migrate: Migrate) -> None:
     _write("b.py", TRAINS)
     answer = migrate("--write", "b.py", "a.py")
     assert (answer.status, Path("b.py").read_bytes()) == (3, TRAINS)
-    assert answer.err == "migrate: a.py: cannot be written: it is read-only. Make it writable; nothing was written.\n"
+    assert answer.err == "error: a.py: cannot be written: it is read-only. Make it writable; nothing was written.\n"
 
 
 def test_a_file_that_changes_while_we_work(migrate: Migrate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +405,7 @@ def test_a_file_that_changes_while_we_work(migrate: Migrate, monkeypatch: pytest
     _write("a.py", TRAINS)
     answer = migrate("--write", "a.py")
     assert (answer.status, Path("a.py").read_bytes()) == (3, b"mine\n")
-    assert answer.err.startswith("migrate: a.py: the file changed during the run.")
+    assert answer.err.startswith("error: a.py: the file changed during the run.")
 
 
 MAIN = b"""\
@@ -497,7 +499,7 @@ def test_wrong_usage_is_one_line_and_status_3(migrate: Migrate, argv: list[str],
     _write("a.py", TRAINS)
     answer = migrate(*argv)
     assert (answer.status, answer.out, answer.err.count("\n")) == (3, b"", 1)
-    assert answer.err.startswith("migrate: ")
+    assert answer.err.startswith("error: ")
     assert says in answer.err
 
 
@@ -597,6 +599,24 @@ def test_a_hook_names_the_file_of_which_something_may_be_said(migrate: Migrate) 
     assert "If `rows` is a loader: migrate --hook --assume loader=rows blocked.py" in lines
 
 
+@pytest.mark.parametrize("word", ["local-decision-loop", "local-decision:loop", "local-decision: loop"])
+def test_one_case_of_a_finding_is_explained(word: str, migrate: Migrate) -> None:
+    answer = migrate("--explain", *word.split(" "))
+    assert answer.status == 0 and answer.out.startswith(b"local-decision: loop\n")
+    assert answer.out.endswith(b"findings.md#local-decision-loop\n") and b"local-decision: step" not in answer.out
+    whole = migrate("--explain", "local-decision").out
+    assert whole.endswith(b"One case alone: migrate --explain local-decision-step\n")
+    assert "Did you mean local-decision-loop?" in migrate("--explain", "local-decision-lop").err
+
+
+def test_cases_are_completed() -> None:
+    from torchlift.rewriter.cli.options import _ids, command
+
+    context = click.Context(command)
+    assert "local-decision-loop" in _ids(context, command.params[0], "local-decision-")
+    assert "local-decision-loop" not in _ids(context, command.params[0], "")
+
+
 def test_several_ids_are_explained(migrate: Migrate) -> None:
     for given in (["once", "set-order"], ["once,set-order"]):
         out = migrate("--explain", *given).out.decode()
@@ -691,8 +711,11 @@ def test_version(migrate: Migrate) -> None:
 
 def test_an_assumption_that_names_nothing_is_said_to(migrate: Migrate) -> None:
     _write("a.py", TRAINS)
-    told = "migrate: --assume loss=zzz has no effect: nothing in these programs is called zzz\n"
-    assert migrate("--assume", "loss=zzz", "a.py").err.endswith(told)
+    told = "error: --assume loss=zzz matches nothing: no variable in these programs is called zzz.\n"
+    for more in ((), ("--write",), ("--output-format", "json")):
+        answer = migrate("--assume", "loss=zzz", *more, "a.py")
+        assert (answer.status, answer.out, answer.err) == (main.FAILED, b"", told)
+    assert Path("a.py").read_bytes() == TRAINS
     assert "no effect" not in migrate("--assume", "loss=loss", "a.py").err
 
 
@@ -736,7 +759,7 @@ def test_an_internal_error_is_one_line_that_asks_for_a_report(
     _write("a.py", TRAINS)
     answer = migrate("a.py")
     assert (answer.status, answer.err.count("\n")) == (3, 1)
-    assert answer.err.startswith("migrate: internal error (RuntimeError: a bug of ours). Please report it")
+    assert answer.err.startswith("error: internal error (RuntimeError: a bug of ours). Please report it")
     monkeypatch.setenv("TORCHLIFT_DEBUG", "1")
     with pytest.raises(RuntimeError):
         migrate("a.py")

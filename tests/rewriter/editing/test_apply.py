@@ -88,18 +88,53 @@ def test_everything_outside_the_edited_span_keeps_its_bytes() -> None:
     assert text.apply(rename(text.name("y"), "z")) == source.replace("y", "z")
 
 
+GONE = "b = 2\nc = 3\n"
+OVER_NOTHING = {
+    "another comment follows": (f"a = 1\n# both\n{GONE}# next\nd = 4\n", "a = 1\n# next\nd = 4\n"),
+    "after a blank line": (f"a = 1\n\n# both\n{GONE}\n# next\nd = 4\n", "a = 1\n\n# next\nd = 4\n"),
+    "each has one": ("a = 1\n# b\nb = 2\n# c\nc = 3\n# next\nd = 4\n", "a = 1\n# next\nd = 4\n"),
+    "a function follows": (f"a = 1\n# both\n{GONE}\n\ndef f(): pass\n", "a = 1\n\n\ndef f(): pass\n"),
+    "nothing follows": (f"a = 1\n\n# both\n{GONE}", "a = 1\n"),
+    "the end of a block": (f"if x:\n    a = 1\n    # b\n    {GONE}d = 4\n", "if x:\n    a = 1\nd = 4\n"),
+    "two lines": (f"a = 1\n# on\n# both\n{GONE}# next\nd = 4\n", "a = 1\n# next\nd = 4\n"),
+    "beside them": ("b = 2  # the first\nc = 3  # the next\nd = 4\n", "d = 4\n"),
+    "more follows it": (f"a = 1\n# all\n{GONE}d = 4\n", "a = 1\n# all\nd = 4\n"),
+    "it may head more": (f"a = 1\n# all\n{GONE}\nd = 4\n", "a = 1\n# all\n\nd = 4\n"),
+    "it is code": (f"# b = 3\n{GONE}# next\nd = 4\n", "# b = 3\n# next\nd = 4\n"),
+    "code above it": (f"a = 1\n# b = 3\n# both\n{GONE}# next\nd = 4\n", "a = 1\n# b = 3\n# next\nd = 4\n"),
+    "its whole block goes": ("if x:\n    # both\n    b = 2\n    c = 3\nd = 4\n", "# both\nd = 4\n"),
+    "it is a plan": (f"# TODO: more\n{GONE}# next\nd = 4\n", "# TODO: more\n# next\nd = 4\n"),
+    "a plan beside": ("b = 2\nc = 3  # FIXME: 4\nd = 4\n", "# FIXME: 4\nd = 4\n"),
+    "code beside": ("b = 2\nc = 3  # c = f(2)\nd = 4\n", "# c = f(2)\nd = 4\n"),
+    "the start of a branch beside": ("b = 2\nc = 3  # if a:\nd = 4\n", "# if a:\nd = 4\n"),
+    "a type beside": ("b = 2\nc = 3  # shape: [4]\nd = 4\n", "d = 4\n"),
+    "it names other code": (
+        f"a = 1\n# see read_rows\n{GONE}# next\nd = 4\n",
+        "a = 1\n# see read_rows\n# next\nd = 4\n",
+    ),
+    "it is prose": (f"# one\n# two\n# three\n# four\n{GONE}# next\n", "# one\n# two\n# three\n# four\n# next\n"),
+    "it divides the page": (f"# ===== both\n{GONE}# next\nd = 4\n", "# ===== both\n# next\nd = 4\n"),
+}
+
+
 class TestRemoval:
-    def test_comments_move_on_to_the_next_statement(self) -> None:
+    def test_comments_above_it_move_on_to_the_next_statement(self) -> None:
         text = Text("a = 1\n# why\nb = 2  # what\nc = 3\n")
-        assert text.apply(remove(text.statement("b"))) == "a = 1\n# why\n# what\nc = 3\n"
+        assert text.apply(remove(text.statement("b"))) == "a = 1\n# why\nc = 3\n"
+
+    @pytest.mark.parametrize(("text", "rest"), OVER_NOTHING.values(), ids=OVER_NOTHING)
+    def test_a_comment_over_nothing_goes(self, text: str, rest: str) -> None:
+        """It was a line over another comment, a blank line or the end, of which it said nothing."""
+        before = Text(text)
+        assert before.apply(*(remove(before.statement(name)) for name in ("b", "c"))) == rest
 
     def test_a_comment_about_the_move_goes(self) -> None:
         text = Text("a = 1\n# move to the GPU\nb = 2\nc = 3\n")
         assert text.apply(remove(text.statement("b"), drops=speaks_of_moving)) == "a = 1\nc = 3\n"
 
     def test_at_the_end_of_a_block_comments_stay_in_it(self) -> None:
-        text = Text("if x:\n    a = 1\n    # why\n    b = 2\nc = 3\n")
-        assert text.apply(remove(text.statement("b"))) == "if x:\n    a = 1\n    # why\nc = 3\n"
+        text = Text("if x:\n    a = 1\n    # b = 3\n    b = 2\nc = 3\n")
+        assert text.apply(remove(text.statement("b"))) == "if x:\n    a = 1\n    # b = 3\nc = 3\n"
 
     def test_blank_lines_are_not_doubled(self) -> None:
         text = Text("a = 1\n\nb = 2\n\nc = 3\n")

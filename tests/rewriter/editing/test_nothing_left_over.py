@@ -266,14 +266,18 @@ def test_what_an_option_says_and_what_else_is_done_stays() -> None:
 COMMENTS = {
     "of the shape": ("y = y.cuda()  # shape: [B]", False),
     "of the shape alone": ("y = y.cuda()  # (batch,)", False),
+    "of torch's size": ("y = y.cuda()  # torch.Size([B, 1])", False),
     "of shape and type": ("y = y.cuda()  # [B, 1] long", False),
     "of the GPU, in another language": ("y = y.cuda()  # 将标签放到GPU上", False),
     "in another language": ("y = y.cuda()  # 학습시 실행", False),
     "of a plan, in another language": ("y = y.cuda()  # TODO 나중에", True),
     "of the GPU": ("y = y.cuda()  # onto the gpu", False),
     "of a plan": ("y = y.cuda()  # TODO: weigh the rare ones", True),
-    "of what it is": ("y = y.cuda()  # the class, 0 or 1", True),
-    "with a list in a sentence": ("y = y.cuda()  # see [2], it is balanced", True),
+    "of what it is": ("y = y.cuda()  # the labels of the animals", False),
+    "of what it is, with a number": ("y = y.cuda()  # the class, 0 or 1", True),
+    "of what is elsewhere": ("y = y.cuda()  # standardised in read_rows", True),
+    "of its own names": ("y = y.cuda()  # y is read by all", False),
+    "of other code": ("y = y.cuda()  # rare = y.float()", True),
 }
 
 
@@ -282,6 +286,36 @@ def test_a_comment_beside_a_move(line: str, stays: bool) -> None:
     loop = LOOP.replace("optimizer.zero_grad()", f"{line}\n    optimizer.zero_grad()")
     (text,) = _migrated(HEAD + "net = nn.Linear(4, 2).cuda()\n" + loop)
     assert "y = y" not in text and (line.partition("# ")[2] in text) is stays
+
+
+OF_A_CAST = {
+    "above": ("# Transfer the batch to the GPU\nx = x.float().cuda()\n", False),
+    "on the line": ("x = x.float().cuda()  # move to device, e.g. GPU\n", False),
+    "above two": ("# to the device\nx = x.float().cuda()\ny = y.long().cuda()\n", False),
+    "above one that still moves": ("# to the device\nx = x.float().cuda()\nx = x + torch.ones(4).cuda()\n", True),
+    "on more than the move": ("# to the device, as floats\nx = x.float().cuda()\n", True),
+}
+
+
+@pytest.mark.parametrize(("step", "stays"), OF_A_CAST.values(), ids=OF_A_CAST)
+def test_a_comment_of_a_move_that_is_no_move_any_more(step: str, stays: bool) -> None:
+    """It was above a cast, and spoke of a transfer to the GPU."""
+    indented = step.rstrip().replace("\n", "\n    ")
+    loop = LOOP.replace("    optimizer.zero_grad()", f"    {indented}\n    optimizer.zero_grad()")
+    (text,) = _migrated(HEAD + "net = nn.Linear(4, 2).cuda()\n" + loop)
+    comment = step[step.index("# ") :].partition("\n")[0]
+    assert "x = x.float()\n" in text and (comment in text) is stays
+
+
+@pytest.mark.parametrize(
+    ("comment", "stays"),
+    [("'cuda' if torch.cuda.is_available() else 'cpu'", False), ("30 images a second", True)],
+    ids=["another choice", "a sentence"],
+)
+def test_another_choice_of_the_device_goes_with_it(comment: str, stays: bool) -> None:
+    made = f"device = 'cpu'  # {comment}\nnet = nn.Linear(4, 2).to(device)\n"
+    (text,) = _migrated(HEAD + made + LOOP)
+    assert "device = 'cpu'" not in text and (comment in text) is stays
 
 
 def test_the_comments_of_a_condition_that_is_opened_stay() -> None:

@@ -24,6 +24,8 @@ LOOP = (
     "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n    losses.append(loss.item())"
 )
 
+COUNT = "num_processes=torch.cuda.device_count() or 1"
+
 
 def migrated(*cells: str) -> FileResult:
     made = [
@@ -60,10 +62,36 @@ def test_what_a_later_magic_reads_is_given_back(line: str, names: str) -> None:
     assert given == set(names.split(", "))
 
 
-def test_a_magic_that_reads_what_its_own_cell_trains_is_refused() -> None:
-    (found,) = migrated(IMPORTS, BUILD, f"{LOOP}\n!echo {{losses[-1]}}").diagnoses
+def test_a_magic_between_the_lines_that_reads_what_its_own_cell_trains_is_refused() -> None:
+    (found,) = migrated(IMPORTS, BUILD, f"{LOOP}\n!mkdir {{losses[-1]}}\nprint(losses)").diagnoses
     assert (found.id, found.case) == ("notebook-state", "magic")
     assert found.message.startswith("a magic reads `losses`, which the training makes")
+
+
+@pytest.mark.parametrize("line", ["!ls out", "!nvidia-smi", "!cp model.pt backup", "!echo {losses[-1]}", "%ls"])
+def test_a_magic_below_the_training_of_its_cell_stays_below_it(line: str) -> None:
+    """`!ls` was put above the training, and showed the files of before; `!cp` was refused."""
+    file = migrated(IMPORTS, BUILD, f"{LOOP}\n{line}")
+    assert not file.diagnoses
+    assert texts(file)[2].endswith(f"notebook_launcher(training_function, {COUNT})\n{line}")
+
+
+@pytest.mark.parametrize("cells", [(f"{LOOP}\n!nvidia-smi", LOOP), (LOOP, "!nvidia-smi", LOOP)])
+def test_what_looks_between_two_trainings_comes_after_both(cells: tuple[str, ...]) -> None:
+    found = texts(migrated(IMPORTS, BUILD, *cells))
+    assert found[-1].endswith(f", {COUNT})\n\n!nvidia-smi") and "!nvidia-smi" not in "".join(found[:-1])
+    assert found[-2].endswith(f"# Moved below the training, in cell {len(found)}.")
+
+
+def test_what_the_training_needs_stays_above_it() -> None:
+    found = texts(migrated(IMPORTS, BUILD, f"{LOOP}\n!mkdir out\ntorch.save(model.state_dict(), 'out/m.pt')"))
+    assert found[2].startswith("!mkdir out\ndef training_function")
+    assert texts(migrated(IMPORTS, BUILD, "!nvidia-smi", LOOP))[2] == "!nvidia-smi"
+
+
+def test_a_magic_that_acts_between_two_trainings_is_refused() -> None:
+    (found,) = migrated(IMPORTS, BUILD, f"{LOOP}\n!cp model.pt backup", LOOP).diagnoses
+    assert found.case == "magic" and found.remedy.endswith("else after the training")
 
 
 @pytest.mark.parametrize("line", ["!echo $HOME", "!mkdir -p runs", "!wget {address}", "%matplotlib inline"])

@@ -870,6 +870,14 @@ def test_a_cell_of_imports_and_settings_of_figures_stays_as_it_is() -> None:
     assert cells[0].replace(f"{added}\n", "") == first
 
 
+def test_the_launcher_is_imported_with_what_else_the_notebook_has_from_there() -> None:
+    """A second line imported from the same module."""
+    shows = "class Shows:\n    def __init__(self):\n        print('it runs')"
+    cells = _cells(_migrated(f"{IMPORTS}\n\n{shows}", BUILD, f"{LOOP}\nShows()").after)
+    assert sum(cell.count("from torchlift.runtime import ") for cell in cells) == 1
+    assert "from torchlift.runtime import Accelerator, PartialState, notebook_launcher\n" in cells[0]
+
+
 def test_only_cells_after_one_that_stays_use_what_it_creates() -> None:
     """The first cell of the training makes its own `x`."""
     again = f"x = torch.ones(1, 1)\n{BUILD}"

@@ -12,7 +12,7 @@ from torchlift.rewriter.config import Config
 from torchlift.rewriter.notebooks.document import read_notebook
 from torchlift.rewriter.notebooks.migrating import plan_notebook
 from torchlift.rewriter.report.expect import expectations
-from torchlift.rewriter.result import Result
+from torchlift.rewriter.result import Diagnosis, FileResult, Result
 
 START = "import torch\nfrom torch.utils.data import DataLoader\nfrom IPython.display import clear_output"
 BUILD = (
@@ -26,10 +26,19 @@ LOOP = (
 WIPED = "wipes now also what the cells of the training before it have printed"
 
 
-def migrated(*cells: str) -> tuple[list[str], str]:
+def result(*cells: str) -> FileResult:
     listed = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": text} for text in cells]
     data = json.dumps({"cells": listed, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}).encode()
     (file,) = plan_notebook(read_notebook(data, Path("nb.ipynb")), (), CATALOGUE, Config()).result().files
+    return file
+
+
+def refused(*cells: str) -> list[Diagnosis]:
+    return [found for found in result(*cells).diagnoses if found.severity.value == "blocked"]
+
+
+def migrated(*cells: str) -> tuple[list[str], str]:
+    file = result(*cells)
     assert file.changed
     told = "\n".join(expectations(Result((file,), 1)))
     return ["".join(cell["source"]) for cell in json.loads(file.after)["cells"]], told
@@ -67,3 +76,40 @@ def test_a_cell_that_stays_in_the_notebook_runs_once() -> None:
     mount = "from colab import drive\ndrive.mount('/content')"
     assert "drive.mount" not in migrated(mount, START, BUILD, LOOP)[1]
     assert "drive.mount of colab (cell 3, line 2)" in migrated(START, BUILD, mount, LOOP)[1]
+
+
+def test_what_no_notebook_shows_is_not_printed() -> None:
+    """A value is shown where a cell ends with it, and not where what followed it is taken out."""
+    for end, printed in [("losses", True), ("losses\nclear_output()", False), ("losses\n!ls", False)]:
+        cells, _ = migrated(START, BUILD, f"losses = []\n{LOOP}\n{end}")
+        assert ("accelerator.print(losses)" in cells[2]) == printed
+
+
+def test_wiping_by_another_name_shows_nothing() -> None:
+    start = START.replace("IPython.display import clear_output", "IPython import display")
+    live = LOOP.replace("    print", "    display.clear_output(wait=True)\n    print")
+    cells, _ = migrated(start, BUILD, live)
+    assert "        display.clear_output(wait=True)\n" in cells[2]
+    cells, told = migrated(start, BUILD, LOOP, f"display.clear_output()\n{LOOP}")
+    assert cells[3].startswith("display.clear_output()\n") and WIPED not in told
+
+
+@pytest.mark.parametrize(
+    ("start", "made", "filled"),
+    [
+        ("import ipywidgets as w", "bar = w.IntProgress()\nbar", "bar.value += 1"),
+        ("from ipywidgets import Output", "bar = Output()\nbar", "with bar: print(1)"),
+        ("import plotly.graph_objects as go", "bar = go.FigureWidget()\nbar", "bar.data[0].y = []"),
+    ],
+)
+def test_a_widget_of_the_training_is_refused_as_one(start: str, made: str, filled: str) -> None:
+    (found,) = refused(f"{START}\n{start}", BUILD, made, f"{LOOP}\n    {filled}")
+    assert (found.case, "plt" in found.message + found.remedy) == ("widget", False)
+    assert found.message.startswith("the training uses a widget (`bar`)")
+
+
+def test_a_figure_of_another_library_is_told_its_own_call() -> None:
+    start, drawn = f"{START}\nimport plotly.express as px", "    fig = px.line([loss.item()])\n"
+    (found,) = refused(start, BUILD, f"{LOOP}\n{drawn}    fig.update_layout()")
+    assert "plt" not in found.message + found.remedy and "display(...)" in found.remedy
+    assert "        fig.show()" in migrated(start, BUILD, f"{LOOP}\n{drawn}    fig.show()")[0][2]

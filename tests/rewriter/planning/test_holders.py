@@ -549,7 +549,7 @@ def test_the_accelerator_is_made_where_the_object_keeps_its_device() -> None:
     made = "        self.device = self.pick()\n"
     made += '        self.accelerator = Accelerator(cpu=self.device.type == "cpu")\n'
     assert f"{made}        self.device = self.accelerator.device\n" in after
-    assert "        self.net = self.make().to(self.accelerator.device)\n" in after, "it may be scored without a prepare"
+    assert "        self.net = self.make().to(self.device)\n" in after, "it may be scored without a prepare"
     assert "if self.accelerator.is_main_process else devnull" in after
     assert [found.id for found in file.diagnoses] == []
 

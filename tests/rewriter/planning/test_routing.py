@@ -233,6 +233,23 @@ def test_a_call_by_a_computed_name_in_the_program_itself_goes_on_working(call: s
     assert 'torch.ones(width).to("cuda")' in after["settings.py"] and "weigh(model, 2, rest=0.5)" in after["train.py"]
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        '{name: getattr(self, name).state_dict() for name in ("line", "rest")}',
+        "[getattr(self, name).state_dict() for name in PARTS]",
+        "getattr(self, 'line%d' % 1), getattr(self, 'rest{}'.format(2))",
+    ],
+    ids=["a list there", "a list of the module", "templates"],
+)
+def test_computed_names_that_are_written_out_are_no_calls_of_other_methods(named: str, run: Run) -> None:
+    """A class that saves its parts by their names trains in a method: that was refused, as if a name might be its."""
+    learner = LEARNER + f"\n    def state(self):\n        return {named}\n"
+    learner = learner.replace("import torch\n", 'import torch\n\nPARTS = ("line", "rest")\n', 1)
+    after, findings = run(LEARNS, learner)
+    assert "def learn(self, batches, optimizer, turns=1, *, accelerator):" in after["settings.py"] and findings == []
+
+
 def test_a_computed_name_that_begins_otherwise_is_no_call_of_a_method(run: Run) -> None:
     learner = LEARNER.replace("return self.line(x)", "return getattr(self, f'li{END}')(x)")
     learner = learner.replace("import torch\n", "import torch\n\nEND = 'ne'\n", 1)

@@ -97,6 +97,46 @@ def test_two_models_of_one_function_are_prepared_where_each_is_made(given: str, 
     assert BOTH.format(name="optimizer", loader="") in main
 
 
+RESTORES = """\
+def restore(path, model, optimizer=None):
+    model.load_state_dict(torch.load(path))
+    return model, optimizer
+
+
+def train(model, loader):
+    optimizer = torch.optim.Adam(model.parameters())
+{steps}
+    torch.save(model.state_dict(), "w.pt")
+    model, optimizer = restore("w.pt", model, optimizer)
+
+
+def distil(teacher, model, loader):
+    opt = torch.optim.Adam(model.parameters())
+    for x, _ in loader:
+        with torch.no_grad():
+            wanted = teacher(x)
+        loss = F.mse_loss(model(x), wanted)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    model, opt = restore("w.pt", model, opt)
+
+
+"""
+
+
+@pytest.mark.parametrize("first", ["build(16)", "nn.Linear(8, 3)"])
+def test_a_student_is_prepared_with_its_optimizer(first: str, trained_project: Project) -> None:
+    """It was taken for the model that a call before had been given back, or that the same function had made."""
+    body = f"    train({first}, loader)\n    teacher, _ = restore('w.pt', {first})\n    student = build(8)\n"
+    body += "    distil(teacher, student, loader)\n"
+    text = TOP + RESTORES.format(steps=STEPS.format(optimizer="optimizer")) + MAIN.format(body=body)
+    texts, _ = trained_project(train=text, rows=ROWS)
+    assert BOTH.format(name="optimizer", loader="") in texts["train"]
+    assert BOTH.format(name="opt", loader="") in texts["train"]
+    assert texts["train"].count("accelerator.prepare(") == 3  # and the loader
+
+
 KEEPS = """\
 class Trainer:
     def __init__(self, model, loader):

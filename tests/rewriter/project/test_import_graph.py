@@ -94,7 +94,14 @@ def test_a_package_that_puts_its_own_folder_on_the_path(adds: str, make: Make) -
     assert names(follow(Library(), Path("train.py")))["inner"] == "nets/inner.py"
 
 
-@pytest.mark.parametrize("above", ["os.path.dirname(os.path.dirname(__file__))", "Path(__file__).parent.parent"])
+@pytest.mark.parametrize(
+    "above",
+    [
+        "os.path.dirname(os.path.dirname(__file__))",
+        "Path(__file__).parent.parent",
+        "Path(__file__).resolve().parents[1]",
+    ],
+)
 def test_a_package_that_puts_the_folder_above_on_the_path(above: str, make: Make) -> None:
     init = f"import os, sys\nfrom pathlib import Path\nsys.path.append({above})\nfrom lib.inner import Net\n"
     make({"a/train.py": "from nets.deep import f\n", "a/nets/deep/__init__.py": init, "a/nets/lib/inner.py": ""})

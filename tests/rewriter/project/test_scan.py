@@ -11,9 +11,11 @@ import pytest
 
 from torchlift.codemods.catalogue import CATALOGUE
 from torchlift.rewriter.config import RawConfig, Target
+from torchlift.rewriter.project.import_graph import Library
 from torchlift.rewriter.project.reconcile import _kept
 from torchlift.rewriter.project.scan import Survey, Surveyor
 from torchlift.rewriter.report.expect import expectations
+from torchlift.rewriter.report.groups import groups
 from torchlift.rewriter.result import FileResult, Result
 from torchlift.rewriter.source import decode
 
@@ -57,6 +59,14 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 train_loader = loader()
 train(model, train_loader, optimizer, device)
 print(evaluate(model, loader(), device))
+"""
+RISKY = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(torch.ones(64, 4), batch_size=8)
 """
 PROGRAM = {"train.py": TRAIN, "engine.py": ENGINE, "data.py": DATA}
 Look = Callable[..., Survey]
@@ -487,6 +497,31 @@ def test_two_programs_that_need_different_texts_are_refused(look: Look) -> None:
     survey = look({**PROGRAM, "tune.py": other}, "train.py", "tune.py")
     assert not changed(survey)
     assert findings(survey) == [("engine.py", "shared-module")]
+    (told,) = (found for file in survey.files for found in file.diagnoses)
+    assert ENGINE.split("\n")[told.line - 1].strip() == "x, y = x.to(device), y.to(device)"
+    assert told.message.endswith(
+        "a different text: for train.py it goes, for tune.py it becomes `x, y = accelerator.shard_batch((x, y))`"
+    )
+    assert told.remedy == "give each of train.py and tune.py a function of its own here"
+
+
+def test_findings_of_programs_that_share_nothing_are_not_one(look: Look) -> None:
+    """A folder run said what to do about two scripts in one finding, at the first of them."""
+    step = "    except RuntimeError:\n        continue\n"
+    body = "    try:\n        optimizer.zero_grad()\n        model(x).mean().backward()\n        optimizer.step()\n"
+    text = f"{RISKY}for x in loader:\n{body}{step}"
+    survey = look({"a.py": text, "b.py": text}, ".")
+    found = groups(survey.result())
+    assert len(found) > 1 and all(len({path.partition(":")[0] for path in each.places()}) == 1 for each in found)
+
+
+def test_a_file_of_a_folder_that_is_not_python_is_named(look: Look) -> None:
+    bad = {"bad.py": "x = (\n", "worse.py": "import os\ndef f(:\n"}
+    survey = look({**PROGRAM, **bad}, ".")
+    assert changed(survey) and not survey.refused
+    assert survey.unread() == "2 that are not valid Python (bad.py:1, worse.py:2)"
+    assert "2 that are not valid Python (bad.py:1, worse.py:2)" in str(survey)
+    assert not look({**PROGRAM, **bad}, "bad.py", "train.py", hook=True).unparsed
 
 
 @pytest.mark.hazard("U39")
@@ -659,6 +694,33 @@ def test_by_itself(look: Look) -> None:
 @pytest.mark.parametrize("given", ["engine.py", "data.py", "train.py"])
 def test_a_hook_migrates_the_programs_that_reach_a_changed_file(given: str, look: Look) -> None:
     assert set(changed(look(PROGRAM, given, hook=True))) == {"train.py", "engine.py"}
+
+
+@pytest.mark.parametrize("start", [".", "lib", "lib/deep", "/"])
+@pytest.mark.parametrize("given", ["lib/engine.py", "lib/deep/data.py"])
+def test_a_hook_finds_the_script_above_where_nothing_marks_a_project(
+    given: str, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without git or a pyproject.toml, a changed module in a sub-folder was nobody's: the hook had nothing to do."""
+    train = TRAIN.replace("from engine", "from lib.engine").replace("from data", "from lib.deep.data")
+    files = {"train.py": train, "lib/engine.py": ENGINE, "lib/deep/data.py": DATA}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path / start)
+    survey = Surveyor(CATALOGUE, RawConfig()).look([Path(os.path.relpath(tmp_path / given))], hook=True)
+    assert {os.path.relpath(file.source.path, tmp_path) for file in survey.files} == {"train.py", "lib/engine.py"}
+
+
+def test_a_folder_of_all_kinds_of_projects_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "own/lib").mkdir(parents=True)
+    (tmp_path / "stray.py").write_text("import own.lib.a\n")
+    (tmp_path / "own/b.py").write_text("import lib.a\n")
+    (tmp_path / "own/lib/a.py").write_text("")
+    for start in (tmp_path, tmp_path / "own/lib"):
+        monkeypatch.chdir(start)
+        assert Library().extent(tmp_path / "own/lib/a.py") == tmp_path / "own"
 
 
 @pytest.mark.parametrize("given", ["alone.py", "lib.py"], ids=["no torch", "a library that nobody starts"])

@@ -276,6 +276,12 @@ def test_findings_with_one_remedy_are_one_and_each_says_its_own() -> None:
     more = told[1]._replace(message="`b` is drawn here, another one on each process")
     (group,) = groups(Result((file._replace(diagnoses=(told[0], more)),), 1))
     assert [view.label for view in group.shown()] == ["", "`b` is drawn here"]
+    shaped = [
+        found._replace(message=f"`view({n}, -1)` shapes a batch by `{n} * rows` that each process has")
+        for n, found in enumerate(told)
+    ]
+    (group,) = groups(Result((file._replace(diagnoses=tuple(shaped)),), 1))
+    assert group.shown()[1].label == "`view(1, -1)` shapes a batch by `1 * rows`", "no code is cut in the middle"
     others = groups(Result((file._replace(diagnoses=(told[0], told[1]._replace(remedy="seed that"))),), 1))
     assert len(others) == 2
 

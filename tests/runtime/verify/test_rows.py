@@ -75,3 +75,41 @@ def test_a_pair_of_texts_is_one_row() -> None:
 
     assert row_hashes(texts(range(7))) + row_hashes(texts(range(7, 8))) == row_hashes(texts(range(8)))
     assert len(row_hashes(texts(range(1)))) == 1
+
+
+@pytest.mark.parametrize("fill", [0, -100])
+def test_a_row_is_the_same_in_a_batch_that_is_padded_to_a_longer_one(fill: int) -> None:
+    """The other process's batch is as long as its own longest text: a right script was told that rows are missing."""
+    text, sound = torch.tensor([[5, 0, 3, 7]]), torch.tensor([[[0.5, 0.0], [0.0, 2.0]]])
+    longer = torch.full((1, 6), fill).index_copy(1, torch.arange(4), text)
+    padded = torch.zeros(1, 3, 5).index_copy(1, torch.arange(2), torch.nn.functional.pad(sound, (0, 3)))
+    valid, wider = torch.ones(1, 4, dtype=torch.bool), torch.arange(6)[None] < 4
+    assert (
+        row_hashes((text, sound, valid)) == row_hashes((longer, padded, wider)) == row_hashes((longer, padded, ~wider))
+    )
+
+
+def test_rows_of_one_shape_differ_wherever_they_do() -> None:
+    rows = torch.tensor([[[1, 0], [2, 0]], [[1, 2], [0, 0]], [[1, 2], [0, 1]], [[0, 0], [0, 0]], [[0, 1], [2, 0]]])
+    assert len(set(row_hashes((rows, torch.zeros(5))))) == 5
+    assert len(set(row_hashes(torch.tensor([[True, False], [False, False], [False, True]])))) == 3
+
+
+@pytest.mark.parametrize(("pad", "left"), [(0, False), (1, False), (-100, False), (0, True), (0.0, False)])
+def test_what_fills_up_a_text_is_no_part_of_its_row(pad, left):
+    """`--verify` called the samples broken where a shard has no long row to pad to."""
+    texts = [[5, 7], [4, 1, 0, 9, 6], [8], [3, 1, 2]]
+
+    def made(some):
+        fill = [[pad] * (max(map(len, some)) - len(text)) for text in some]
+        rows = [f + t if left else t + f for t, f in zip(some, fill, strict=True)]
+        return torch.tensor(rows, dtype=torch.float if isinstance(pad, float) else torch.long), torch.ones(len(some))
+
+    parts = (texts[:1], texts[1:3], texts[3:])
+    assert row_hashes(made(texts)) == [one for some in parts for one in row_hashes(made(some))]
+    assert len(set(row_hashes(made(texts)))) == len(texts)
+
+
+def test_rows_of_zeros_and_ones_stay_apart():
+    for rows in (torch.eye(4), torch.eye(4, dtype=torch.long), torch.tensor([[0.0, 1], [1, 0], [1, 1], [0, 0]])):
+        assert len(set(row_hashes(rows))) == len(rows)

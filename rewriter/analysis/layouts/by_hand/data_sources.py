@@ -12,7 +12,7 @@ from ...dataflow.call_graph import reach_of
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.calls import method_of
 from ...dataflow.values import Bound, External, Function, State, Unit, origins
-from ...syntax.definitions import bindings_value
+from ...syntax.definitions import bindings_value, unpacked
 from ...syntax.nodes import dotted, keyword
 from ...syntax.scopes import Binding
 
@@ -67,6 +67,38 @@ def made_of(state: State, unit: Unit, binding: Binding) -> list[tuple[Unit, cst.
     return values or list(reach_of(state).given(binding))
 
 
+def entries_of(
+    state: State, unit: Unit, binding: Binding, other: Unit, made: cst.BaseExpression
+) -> list[tuple[Unit, cst.BaseExpression]]:
+    """What a variable gets of a value: of a call that returns a tuple, ``x, y, rest = parts(series)``, what the
+    function has at its place; otherwise the value itself."""
+    for definition in binding.definitions:
+        element = unit.names.parents.get(definition)
+        display = unit.names.parents.get(element) if isinstance(element, cst.Element) else None
+        if not isinstance(display, cst.Tuple) or unpacked(unit.names, definition) is not made:
+            continue
+        place = next(i for i, one in enumerate(display.elements) if one is element)
+        found = _returned_at(state, made, place, len(display.elements))
+        if found:
+            return found
+    return [(other, made)]
+
+
+def _returned_at(state: State, call: cst.CSTNode, place: int, number: int) -> list[tuple[Unit, cst.BaseExpression]]:
+    """What the functions of the program that a call can reach have at one place of the tuples that they return."""
+    reach = reach_of(state)
+    found: list[tuple[Unit, cst.BaseExpression]] = []
+    for function in reach.called(call) if isinstance(call, cst.Call) else ():
+        other = reach.unit(function)
+        for returned in other.names.returns.get(function, ()):
+            value = returned.value
+            plain = isinstance(value, cst.Tuple) and all(isinstance(e, cst.Element) for e in value.elements)
+            if not isinstance(value, cst.Tuple) or not plain or len(value.elements) != number:
+                return []
+            found.append((other, value.elements[place].value))
+    return found
+
+
 def holds_several(state: State, unit: Unit, binding: Binding, seen: set[Binding]) -> bool:
     """Whether a variable is given a tuple, a list or a dict that the script spells: its elements are no rows."""
     if binding in seen or any(isinstance(unit.names.parents.get(d), cst.Element) for d in binding.definitions):
@@ -86,9 +118,15 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
     seen.add(value)
     if isinstance(value, cst.Name):
         binding = unit.names.binding(value)
-        return binding is not None and any(is_data(state, *made, seen) for made in made_of(state, unit, binding))
+        return binding is not None and any(
+            is_data(state, *one, seen)
+            for other, made in made_of(state, unit, binding)
+            for one in entries_of(state, unit, binding, other, made)
+        )
     if isinstance(value, _DISPLAYS):
         return any(is_data(state, unit, e.value, seen) for e in value.elements)
+    if isinstance(value, cst.Subscript) and is_numpy_stack(state, value):
+        return True
     if isinstance(value, (cst.Subscript, cst.UnaryOperation)):
         return is_data(state, unit, value.value if isinstance(value, cst.Subscript) else value.expression, seen)
     if isinstance(value, cst.Comparison):
@@ -125,6 +163,13 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
         return True
     found = row(f"torch.Tensor.{method_name(value)}")
     return found is not None and isinstance(found.transfer, _OF_DATA) and is_data(state, unit, value.func.value, seen)
+
+
+def is_numpy_stack(state: State, node: cst.Subscript) -> bool:
+    """``np.r_[a, b]``, ``np.c_[a, b]``: joined arrays, spelled as an index."""
+    held = state.values.get(node.value)
+    names = [t.qualified for t in held.things if isinstance(t, External)] if held is not None else []
+    return any(name in ("numpy.r_", "numpy.c_") for name in names)
 
 
 def _applied(state: State, call: cst.Call) -> list[str]:

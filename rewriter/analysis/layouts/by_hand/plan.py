@@ -20,12 +20,13 @@ from ....facts.torch_api import questions
 from ...dataflow.call_graph import Reach
 from ...dataflow.callees import method_name, outside_names
 from ...dataflow.values import CallRecord, State, Unit, origins
+from ...syntax.scopes import Binding
 from ...training.training import Training
 from ..engine.layout import Layout, Partial, Shard, Unclear, inner
 from ..loop_layouts import layouts_of
 from .cuts import Cut
 from .suggestions import Suggestions
-from .trainings import HandTraining, trainings, unfed
+from .trainings import HandTraining, of_each_model, trainings, unfed
 from .trial import Obstacle, Trial, TrialOutcome
 
 
@@ -74,7 +75,7 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
         if done:
             found.loops += each.steps
             continue
-        one = _Planner(state, reach, each, beside=found.beside_loaders).run()
+        one = _of_one(state, reach, training, each, found.beside_loaders)
         if not isinstance(one, ShardedBatches):
             return one
         if not able:
@@ -84,6 +85,19 @@ def batches_by_hand(state: State, reach: Reach, training: Training, able: bool) 
             )
         found.add(one, each.steps)
     return found if found.loops else None
+
+
+def _of_one(
+    state: State, reach: Reach, training: Training, whole: HandTraining, beside: bool
+) -> ShardedBatches | Obstacle | None:
+    """The cut of one training. Where a loop makes its models anew in each turn, its rows are cut in each turn, too; if
+    they are made before that loop, then preferably there."""
+    own = of_each_model(reach, training, whole)
+    tried = _Planner(state, reach, own, beside=beside).run() if own is not None else None
+    if isinstance(tried, ShardedBatches) and not any(batch.news for _, batch in tried.batches):
+        return tried
+    found = _Planner(state, reach, whole, beside=beside).run()
+    return found if isinstance(found, ShardedBatches) or not isinstance(tried, ShardedBatches) else tried
 
 
 def _is_ours(record: CallRecord) -> bool:
@@ -183,11 +197,20 @@ class _Planner:
         ]
         texts = tuple(binding.name for binding in bindings)
         own = all(binding.scope.function.node is self.code for binding in bindings)
-        if not others and own:
+        anew = all(self._is_bound_anew(binding) for binding in bindings)
+        if not others and own and anew:
             return HandBatch(place, _dim(cuts[0].layout), texts)
         taken = {name for scope in self.unit.names.scopes.values() for name in scope.bindings}
         news = tuple(next(n for n in (f"{t}_shard", f"{t}_shard_", f"own_{t}_shard") if n not in taken) for t in texts)
         return HandBatch(place, _dim(cuts[0].layout), texts, news, tuple(_name(cut.node) for cut in cuts))
+
+    def _is_bound_anew(self, binding: Binding) -> bool:
+        """Whether each training has a variable of its own: what is cut once must not be cut again in the next one."""
+        around, names = self.training.around, self.unit.names
+        if around is None:
+            return True
+        before = (d for d in binding.definitions if names.order(d) < names.order(self.loop))
+        return any(names.block(d) is around.body for d in before)
 
 
 def _name(node: cst.CSTNode) -> cst.Name:

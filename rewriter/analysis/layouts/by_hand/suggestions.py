@@ -19,7 +19,17 @@ from ...syntax.walk import descendants, nodes_in
 from ...training.training import without_gradient
 from ..engine.layout import REPLICATED, Layout, Several, Shard, ShardRow, inner
 from .cuts import Cut
-from .data_sources import chooses, elements_of, holds_several, is_data, is_new, made_of, size_of_draw, spelled
+from .data_sources import (
+    chooses,
+    elements_of,
+    entries_of,
+    holds_several,
+    is_data,
+    is_new,
+    made_of,
+    size_of_draw,
+    spelled,
+)
 from .feeds import Feeds
 from .trainings import HandTraining
 from .trial import Obstacle
@@ -184,7 +194,7 @@ class Suggestions:
             if len(node.slice) != 1 or not isinstance(part, cst.Slice) or part.step is not None or binding is None:
                 continue
             fixed = not any(d in self.inside for d in binding.definitions) and not self._counters(part)
-            rows = any(is_data(self.state, *made, set()) for made in made_of(self.state, self.unit, binding)[-1:])
+            rows = any(self._is_rows(binding, *made) for made in made_of(self.state, self.unit, binding)[-1:])
             if fixed and rows and not without_gradient(self.unit, node):
                 yield Cut(node, self.unit, Shard(0), frozenset(spelled(part.upper) if part.upper is not None else ()))
 
@@ -220,12 +230,17 @@ class Suggestions:
             if holds_several(self.state, self.unit, binding, set()):
                 continue
             for unit, made in made_of(self.state, self.unit, binding)[-1:]:
-                if is_data(self.state, unit, made, set()):
+                if self._is_rows(binding, unit, made):
                     asked = [n for call in nodes_in(made, cst.Call) for arg in call.args for n in elements_of(arg)]
                     named = [n for n in asked if isinstance(n, cst.Name)]
                     asked += [v for n in named for v in plain_values(unit.names, n) if dotted(v)]  # `bs = args.bs`
                     sizes = {text for n in asked for text in spelled(n)}
                     yield binding, frozenset(sizes - {name for name in sizes if self._is_data_name(name)})
+
+    def _is_rows(self, binding: Binding, other: Unit, made: cst.BaseExpression) -> bool:
+        """Whether a value gives a variable a tensor or an array of data."""
+        given = entries_of(self.state, self.unit, binding, other, made)
+        return any(is_data(self.state, *one, set()) for one in given)
 
     def _is_data_name(self, name: str) -> bool:
         binding = self.unit.names.scopes[self.code].lookup(name.partition(".")[0])

@@ -23,6 +23,8 @@ class HandTraining(NamedTuple):
     backwards: list[CallRecord]
     steps: list[cst.CSTNode]
     """The innermost loops around the backward passes."""
+    around: cst.For | cst.While | None = None
+    """The loop in whose turns the whole training runs again, with models made anew: for each fold, for each seed."""
 
     @property
     def code(self) -> Code:
@@ -58,6 +60,28 @@ def trainings(state: State, reach: Reach, training: Training) -> list[HandTraini
         one.backwards.append(record)
         one.steps.append(step)
     return list(found.values())
+
+
+def of_each_model(reach: Reach, training: Training, whole: HandTraining) -> HandTraining | None:
+    """The training of one model, where the outermost loop makes the models anew in each turn, and trains them in
+    another loop."""
+    ran = set(reach.runs(whole.loop.body, whole.unit))
+    models = {o for call, o in training.forwards.items() if call in ran and o in training.models}
+    if not models or not all(o.node in ran for o in models):
+        return None
+    loops = []
+    for step in whole.steps:
+        if step not in whole.unit.names.parents:
+            return None
+        inside = [a for a in (step, *whole.unit.names.ancestors(step)) if isinstance(a, (cst.For, cst.While))]
+        loops.append([a for a in inside[: inside.index(whole.loop)] if whole.unit.names.function(a) is whole.code])
+    inner = loops[0][-1] if loops and loops[0] else None
+    if inner is None or any(not found or found[-1] is not inner for found in loops):
+        return None
+    trained = set(reach.runs(inner.body, whole.unit))
+    if any(o.node in trained for o in models):
+        return None
+    return whole._replace(loop=inner, around=whole.loop)
 
 
 def unfed(reach: Reach, training: Training, found: list[HandTraining]) -> list[HandTraining]:

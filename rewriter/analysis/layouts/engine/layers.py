@@ -201,7 +201,7 @@ def _sequence(
             if isinstance(state, Shard) and state.dim != 1:
                 return Unclear("the state of this layer has its rows in another dimension", given.node)
         rows = replace(rows, rank=3)
-        state = replace(rows, dim=1)
+        state = replace(rows, dim=1, long=False)
         return Several((rows, Several((state, state)) if last == "LSTM" else state))
     rows = replace(rows, rank=3)
     return Several((rows, rows)) if kind.gives == "output and state" else rows

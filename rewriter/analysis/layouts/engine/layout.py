@@ -77,6 +77,8 @@ class Shard(Layout):
     """It is no tensor: a number, a list, an array; None where it is one on some path only."""
     flat: bool = field(default=False, compare=False)
     """Where its rank is not known: it may have one value for each row, as the losses of rows that are not reduced."""
+    long: bool = field(default=False, compare=False)
+    """Another dimension than that of the rows is as long as the longest row of this process's batch."""
     assumed: Unclear | None = field(default=None, compare=False)
     """It is what a model gives for rows, of which no more is known: perhaps one number. Why, and what gives it."""
 
@@ -186,6 +188,8 @@ class Unclear(Layout):
     """It has a value for each row, computed from that row and a figure of its batch."""
     counts: bool = False
     """It is computed from the number of rows, and from nothing else that differs."""
+    picked: bool = field(default=False, compare=False)
+    """It has those of this process's rows that another part of the same batch says: a mask, or places."""
     figure: bool = False
     """It is what all rows make together, but for the largest or the smallest of them: a deviation, a norm, a median."""
     ranked: Literal["", "all", "some"] = ""
@@ -359,7 +363,8 @@ def marked(found: Layout, one: Layout, other: Layout) -> Layout:
         both = isinstance(one, Shard) and isinstance(other, Shard) and one.mask and other.mask
         least = max(getattr(one, "least", 0), getattr(other, "least", 0))
         chosen = holds_chosen(one) or holds_chosen(other)
-        return replace(found, mask=both, uneven=uneven, least=least, chosen=chosen)
+        long = getattr(one, "long", False) or getattr(other, "long", False)
+        return replace(found, mask=both, uneven=uneven, least=least, chosen=chosen, long=long)
     return replace(found, uneven=uneven) if isinstance(found, Partial) else found
 
 

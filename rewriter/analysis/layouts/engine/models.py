@@ -12,12 +12,14 @@ from ....facts.torch_api.loading import row, transfer
 from ...dataflow.callees import method_name
 from ...dataflow.containers import members
 from ...dataflow.values import CallRecord, Function, Mapping, origins
+from ...syntax.walk import descendants
 from ..loss_arguments import built_with
 from .arguments import Arguments
 from .expressions import MOST
 from .functions import Functions
 from .layers import batch_dimension, through_module
 from .layout import (
+    CHOSEN,
     NEUTRAL,
     REPLICATED,
     Each,
@@ -72,7 +74,12 @@ class Models(Functions):
         self._steps = spent
         assumed = Unclear("", record.node) if functions or not layer else None
         given_back = (mapped(one, lambda part: _as_rows_of_model(part, fed, moved, assumed)) for one in found)
-        return join_all(given_back) if found else _as_rows_of_model(NEUTRAL, fed, moved, assumed)
+        if found:
+            return join_all(given_back)
+        alone = _as_rows_of_model(NEUTRAL, fed, moved, assumed)
+        made = origins(self.state.values.get(record.node.func), Role.MODEL)
+        long = layer and any(one.long for one in shards) and bool(made) and not any(map(_pools, made))
+        return replace(alone, long=long) if isinstance(alone, Shard) else alone
 
     def _layers_beside(self, record: CallRecord) -> list[Origin]:
         """The layers and criteria of packages that a call may run, beside a class of the program: by an option."""
@@ -96,7 +103,7 @@ class Models(Functions):
         """What a loss of rows gives; in the code of a model one number at least, whatever its rows are."""
         mean = reduced in ("mean", "batchmean")
         if self.seeds.models and isinstance(found, Unclear) and not found.joint and (mean or reduced == "sum"):
-            return Partial("mean" if mean else "sum")
+            return Partial("mean", CHOSEN if found.picked else "") if mean else Partial("sum")
         return found
 
     def _clash(self, node: cst.Call, given: Arguments, *, alike: bool = False) -> Unclear | None:
@@ -198,7 +205,8 @@ def _as_rows_of_model(layout: Layout, chosen: bool, moved: Unclear | None, assum
     if moved is not None:
         return replace(layout, elsewhere=True) if isinstance(layout, Unclear) else moved
     doubt = layout if assumed is not None and isinstance(layout, Unclear) else assumed
-    return Shard(0, chosen=chosen or holds_chosen(layout), assumed=None if isinstance(layout, Shard) else doubt)
+    found = Shard(0, chosen=chosen or holds_chosen(layout), assumed=None if isinstance(layout, Shard) else doubt)
+    return replace(found, long=layout.long) if isinstance(layout, Shard) else found
 
 
 def _gives_loss(module: Origin) -> bool:
@@ -206,6 +214,14 @@ def _gives_loss(module: Origin) -> bool:
         return True
     kind = transfer(module.qualified, kinds.ModelClass) if module.qualified else None
     return kind is not None and bool(kind.own_loss)
+
+
+def _pools(module: Origin) -> bool:
+    """Whether a layer may bring a whole sequence to one value, ``AdaptiveAvgPool1d(1)``, in others or by itself."""
+    if not module.qualified.startswith("torch.nn."):
+        return True
+    spelled = [node.value for node in descendants(module.node) if isinstance(node, cst.Name)]
+    return any(word in name for name in (module.qualified, *spelled) for word in ("Pool", "Bag"))
 
 
 def _gives_several(module: Origin) -> bool:

@@ -154,6 +154,8 @@ def _applied(transfer: tuple[object, ...], given: Arguments) -> Layout | None:
         return operand
     if isinstance(transfer, training.Collate):
         return _batched(given)
+    if isinstance(transfer, tensors.Opaque) and transfer.linear and isinstance(inner(operand), Partial):
+        return operand
     return None
 
 
@@ -211,7 +213,7 @@ def _is_linear(given: Arguments) -> bool:
     last = method_name(given.node)
     held = list(map(inner, given.layouts()))
     terms = [one for one in held if not isinstance(one, Replicated) and not (isinstance(one, Unclear) and one.per_row)]
-    return last.rstrip("_") in _LINEAR and len(terms) == 1 and (isinstance(terms[0], Partial))
+    return last.rstrip("_") in _LINEAR and len(terms) == 1 and isinstance(terms[0], (Partial, Unclear))
 
 
 def _structure(operand: Layout, given: Arguments) -> Layout:
@@ -402,6 +404,8 @@ def _made(given: Arguments, sizes: Sequence[tuple[cst.BaseExpression, Layout]], 
             return Shard(place, len(flat))
         if isinstance(layout, Unclear):
             return layout
+        if isinstance(inner(layout), Shard) and (place == 0 or method_name(given.node) != "full"):
+            return Unclear("it is as large as a number says that each batch brings", given.node, fixed=True)
     for place, (_, layout) in enumerate(flat):
         if isinstance(layout, WholeCount):
             return Whole(given.node, layout.node, place)

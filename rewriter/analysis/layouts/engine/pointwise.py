@@ -56,7 +56,7 @@ def pointwise(layouts: Iterable[Layout], node: cst.CSTNode, *, linear: bool = Fa
     if mean is not None:
         return mean
     if (lost := unclear(held, node)) is not None:
-        return lost
+        return lost if linear or lost.near not in ("mean", "sum") else bent(node)
     shards = [one for one in held if isinstance(one, (Shard, ShardRow, Partial, Shape))]
     whole = next((one for one in held if isinstance(one, Whole)), None)
     if whole is not None:

@@ -103,10 +103,10 @@ def _beside(rows: Shard, numbers: Sequence[int], keepdim: bool) -> Shard | None:
     if rows.dim in places:
         return None
     if keepdim:
-        return rows
+        return replace(rows, long=False)
     rank = rows.rank - len(places) if rows.rank is not None else None
     dim = rows.dim - len([place for place in places if place < rows.dim])
-    return replace(rows, dim=dim, rank=rank, least=0, assumed=None)
+    return replace(rows, dim=dim, rank=rank, least=0, long=False, assumed=None)
 
 
 _REDUCTIONS: Mapping[str, Literal["mean", "sum"]] = {"mean": "mean", "batchmean": "mean", "sum": "sum"}

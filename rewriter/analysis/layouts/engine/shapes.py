@@ -104,7 +104,7 @@ def reshaped(
     if how.how == "split":
         return Each(replace(rows, rank=None)) if first is not None or rows.dim else _lost(node)
     if how.how == "select":
-        return _without(rows, position(rows, first)) if first is not None else _lost(node)
+        return replace(_without(rows, position(rows, first)), long=False) if first is not None else _lost(node)
     return rows if first is not None or how.how != "narrow" else _lost(node)
 
 
@@ -195,8 +195,10 @@ def _transposed(rows: Shard, pair: tuple[int | None, ...], node: cst.CSTNode) ->
 
 
 def transposed(rows: Shard, node: cst.CSTNode) -> Layout:
-    """``x.T``: of a matrix."""
-    return _transposed(rows, (0, 1), node) if rows.rank in (None, 2) else _lost(node)
+    """``x.T``: of a matrix, or of an array, which may have more dimensions."""
+    if rows.rank not in (None, 2):
+        return _lost(node)
+    return _transposed(rows if rows.host is not False else replace(rows, rank=2, least=0), (0, 1), node)
 
 
 def indexed(value: Layout, index: Sequence[cst.BaseSlice], layouts: Sequence[Layout], node: cst.Subscript) -> Layout:
@@ -290,7 +292,7 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
                 return (
                     _chosen_of(Shard(0, 1), found)
                     if pair and isinstance(found, Shard)
-                    else Unclear("it chooses rows by their place in the batch", node)
+                    else Unclear("it chooses rows by their place in the batch", node, picked=isinstance(found, Shard))
                 )
         elif place < dim and value is not None:
             dim, rank, place = dim - 1, _changed(rank, -1), place - 1
@@ -299,7 +301,8 @@ def _of_rows(rows: Shard, index: Sequence[cst.BaseSlice], layouts: Sequence[Layo
         elif value is not None:
             rank = None
         place += 1
-    return replace(rows, dim=dim, rank=rank if len(index) <= (rows.rank or 0) else None, least=0)
+    long = rows.long and not any(isinstance(part, cst.Index) and integer(part.value) is not None for part in index)
+    return replace(rows, dim=dim, rank=rank if len(index) <= (rows.rank or 0) else None, least=0, long=long)
 
 
 def _chosen_of(rows: Shard, index: Shard) -> Shard:
@@ -321,9 +324,9 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
             return reordered(node)
         known = (left.rank or 0) > 2 or (right.rank or 0) > 2
         if left.dim == right.dim and (batched or (known and left.dim == 0)):
-            return left if left.rank is not None else right
-        if left.rank and right.rank and left.dim == left.rank - 1 and right.dim == max(right.rank - 2, 0):
-            return Partial("sum", left.uneven or right.uneven)  # over what is multiplied: `x @ x`, `x.T @ x`
+            return replace(left if left.rank is not None else right, long=False)
+        if _sums_over_rows(left, right, batched):
+            return Partial("sum", left.uneven or right.uneven)
         across = left.dim == 0 < right.dim and not (batched or known)
         reason = "it multiplies each row with each other row, or sums over the rows"
         return Unclear(reason, node, joint=True, paired=across)
@@ -336,3 +339,12 @@ def product(left: Layout, right: Layout, batched: bool, node: cst.CSTNode) -> La
     if isinstance(right, Shard) and isinstance(left, Replicated):
         return right if (right.rank or 0) > 2 and right.dim == 0 else _lost(node)
     return Unclear("a product of tensors, for one of which it is not known which dimension holds the rows", node)
+
+
+def _sums_over_rows(left: Shard, right: Shard, batched: bool) -> bool:
+    """Whether the rows are what a product multiplies and adds up: ``x @ x`` of vectors, ``x.T @ y``. Rows that are last
+    on the left and first on the right fit together in no other way."""
+    if left.rank and right.rank:
+        return left.dim == left.rank - 1 and right.dim == max(right.rank - 2, 0)
+    last = left.dim == left.rank - 1 if left.rank else left.dim > 0
+    return last and right.dim == 0 and (right.rank or 0) <= 2 and not batched

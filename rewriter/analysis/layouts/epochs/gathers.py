@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import libcst as cst
 
 from ....facts.accelerator import Side
 from ....facts.module import Gather
 from ....facts.roles import TENSORS, Role
+from ....facts.torch_api.tensor_parts import is_part
 from ...dataflow.values import origins
 from ...syntax.scopes import Binding
 from ...syntax.walk import descendants, nodes_in
@@ -18,6 +21,7 @@ from ..engine.layout import (
     is_container,
 )
 from ..epoch_totals import Total
+from ..long_results import is_long
 from ..loop_step import bound, bound_by
 from ..padding import ragged
 from ..row_counts import counted, only_counted
@@ -97,10 +101,14 @@ class Gathers:
         if any(self._reads(total, names, behind) for total in self.joint) or read_alone(self.layouts, behind):
             return None, None
         names, counts = counted(self.state, self.unit, self.training, self.loop, self.layouts, names, behind)
-        gather = Gather(first, tuple(b.name for b in names), because, side=Side.BEFORE, counts=counts)
+        objects, fields = self._fields(first, names)
+        names = [one for one in names if one not in objects]
+        plain = tuple(b.name for b in names)
+        gather = Gather(first, plain, because, side=Side.BEFORE, counts=counts, inline=tuple(fields))
         gather = gather._replace(sized=only_counted(self.layouts, self.training, self.loop, gather, names))
         single = not_joined(self.state, self.reach, self.layouts, self.loop, [gather])
-        left = self.path.cuts(self.unit, gather) or single or ragged(self.state, self.reach, self.loop, [gather])
+        long = partial(is_long, self.state, self.layouts, self.loop)
+        left = self.path.cuts(self.unit, gather) or single or ragged(self.state, self.reach, self.loop, [gather], long)
         return None if left else gather, single
 
     def _reads(self, total: Total, names: list[Binding], behind: set[cst.CSTNode]) -> bool:
@@ -146,6 +154,18 @@ class Gathers:
                     if not read.isdisjoint(names):
                         return True
         return False
+
+    def _fields(self, first: cst.CSTNode, names: list[Binding]) -> tuple[list[Binding], list[cst.Attribute]]:
+        """Those of some names that stay as they are, as their fields are read (``g.mask`` of a graph), and these. Of an
+        object it is not known whether it can be joined."""
+        fields: dict[cst.Attribute, Binding] = {}
+        for statement in self.statements[self.statements.index(first) :]:
+            called = {call.func for call in nodes_in(statement, cst.Call)}
+            for node in nodes_in(statement, cst.Attribute):
+                of = self.unit.names.binding(node.value) if isinstance(node.value, cst.Name) else None
+                if of in names and node not in called and not is_part(node.attr.value):
+                    fields[node] = of
+        return list(dict.fromkeys(fields.values())), list(fields)
 
     def _rates(self, first: cst.CSTNode) -> bool:
         """Whether the step divides something by its batch size, of which the rows of all are several, or shapes rows by

@@ -183,3 +183,5 @@ class Opaque(NamedTuple):
     why: str = ""
     generator: Literal["", "numpy", "python"] = ""
     """It makes a generator with the methods of this one, which the system seeds where no seed is given."""
+    linear: bool = False
+    """It takes entries by their place and changes none: what is a figure of all rows stays one."""

@@ -167,6 +167,7 @@ ROWS: Table = {
     "click.secho": ("console", {}),
     "typer.echo": ("console", {}),
     "typer.secho": ("console", {}),
+    "termcolor.cprint": ("console", {}),
     "rich.print": ("console", {}),
     "rich.print_json": ("console", {}),
     "rich.pretty.pprint": ("console", {}),

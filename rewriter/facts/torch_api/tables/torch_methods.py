@@ -194,11 +194,17 @@ ROWS: Table = {
     "torch.Tensor.select": ("reshape", {"how": "select", "dim": 0}),
     "torch.Tensor.narrow": ("reshape", {"how": "narrow", "dim": 0}),
     "torch.Tensor.flip": ("reshape", {"how": "flip", "dim": 0}),
-    "torch.Tensor.unfold": ("opaque", {"why": "rows and columns have an influence on which values stay"}),
-    "torch.Tensor.diag": ("opaque", {"why": "rows and columns have an influence on which values stay"}),
-    "torch.Tensor.diagonal": ("opaque", {"why": "rows and columns have an influence on which values stay"}),
-    "torch.Tensor.tril": ("opaque", {"why": "rows and columns have an influence on which values stay"}),
-    "torch.Tensor.triu": ("opaque", {"why": "rows and columns have an influence on which values stay"}),
+    "torch.Tensor.unfold": (
+        "opaque",
+        {"why": "rows and columns have an influence on which values stay", "linear": True},
+    ),
+    "torch.Tensor.diag": ("opaque", {"why": "rows and columns have an influence on which values stay", "linear": True}),
+    "torch.Tensor.diagonal": (
+        "opaque",
+        {"why": "rows and columns have an influence on which values stay", "linear": True},
+    ),
+    "torch.Tensor.tril": ("opaque", {"why": "rows and columns have an influence on which values stay", "linear": True}),
+    "torch.Tensor.triu": ("opaque", {"why": "rows and columns have an influence on which values stay", "linear": True}),
     # products
     "torch.Tensor.matmul": ("product", {}),
     "torch.Tensor.mm": ("product", {}),

@@ -80,6 +80,7 @@ ROWS: Table = {
     "torch.cuda.amp.autocast_mode.autocast": ("context", {"of": "autocast"}),
     "torch.cpu.amp.autocast": ("context", {"of": "autocast"}),
     "torch.amp.GradScaler": ("scaler", {}),
+    "torch.amp.grad_scaler.GradScaler": ("scaler", {}),
     "torch.cuda.amp.GradScaler": ("scaler", {}),
     "torch.cuda.amp.grad_scaler.GradScaler": ("scaler", {}),
     # gradients

@@ -38,3 +38,12 @@ def test_a_lineage_has_each_base_once_and_with_its_own_before_the_next() -> None
     (unit,) = solve([("__main__", cst.parse_module(text))]).units.values()
     last = list(unit.classes.values())[-1]
     assert [klass.node.name.value for klass in last.lineage()] == ["D", "B", "A", "C"]
+
+
+def test_a_class_may_choose_its_base_by_what_is_installed(trained: Trained) -> None:
+    """A program that also runs without torch is a model where it trains."""
+    top = "import torch\ntry:\n    from torch import nn\nexcept ImportError:\n    nn = None\n"
+    top += TOP.replace("torch.nn.Module", "nn.Module if nn is not None else object")
+    built = "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text, findings = trained(top=top, built=built, loss="loss = model.loss_of(x, y)")
+    assert "model, optimizer, loader = accelerator.prepare(" in text and findings == []

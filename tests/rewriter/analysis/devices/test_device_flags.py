@@ -359,3 +359,45 @@ def test_a_constant_that_says_gpu_decides_nothing(cuda: str, findings: list[str]
     """It was said to decide whether the CPU is used, and not to be known where the processes are connected."""
     after, found = trained_project(train=CONNECTED.format(cuda=cuda))
     assert "accelerator = Accelerator()" in after["train"] and found == findings
+
+
+OF_A_CLASS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    GPU = {word}
+
+    def __init__(self):
+        self.loader = DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4)
+        self.net = torch.nn.Linear(3, 1)
+        self.net.to(self.GPU)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def fit(self):
+        for (x,) in self.loader:
+            x = x.to(self.GPU)
+            self.optimizer.zero_grad()
+            self.net(x).mean().backward()
+            self.optimizer.step()
+        {last}
+
+
+Trainer().fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "last", "made"),
+    [
+        ("'cuda:0'", "", "Accelerator()"),
+        ("'cuda'", "print(self.GPU)", "Accelerator()"),
+        ("'cpu'", "", 'Accelerator(cpu=self.GPU == "cpu")'),
+    ],
+)
+def test_a_word_in_the_class_that_is_no_cpu_is_not_asked_for(
+    word: str, last: str, made: str, trained_project: Project
+) -> None:
+    texts, findings = trained_project(train=OF_A_CLASS.format(word=word, last=last))
+    assert f"self.accelerator = {made}\n" in texts["train"] and not findings

@@ -141,3 +141,78 @@ def test_labels_that_are_collected_beside_features_of_the_cpu(host: str, given: 
     text = COLLECTED.format(host=host, given=given)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert kept in file.after.decode()
+
+
+BESIDE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def agree(a, b):
+    return (a == b).sum().item()
+
+
+def evaluate(model, loader, device):
+    n, kept, labels, table = 0, [], [], torch.zeros(3, 3)
+    distance = nn.L1Loss(reduction="sum")
+    with torch.no_grad():
+        for x, y in loader:
+            guess = model(x.to(device)).argmax(1).cpu()
+            {body}
+    return n
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows, tests = torch.load("rows.pt"), torch.load("tests.pt")
+for x, y in DataLoader(rows, batch_size=4):
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(evaluate(model, DataLoader(tests, batch_size=4), device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("n += (y * 3 + guess).sum().item()", "(y.cpu() * 3 + guess)"),
+        ("n += ((guess == 1) & (y == 1)).sum().item()", "((guess == 1) & (y.cpu() == 1))"),
+        ("n += float((guess.float() - (y - 1.0) / 2).abs().sum())", "- (y.cpu() - 1.0) / 2)"),
+        ("n += guess[y == 1].sum().item()", "guess[y.cpu() == 1]"),
+        ("wanted = y != 1\n            n += guess[wanted].sum().item()", "guess[wanted.cpu()]"),
+        ("n += torch.where(y > 0, guess, 0).sum().item()", "torch.where(y.cpu() > 0, guess, 0)"),
+        ("n += torch.stack([guess, y]).sum().item()", "torch.stack([guess, y.cpu()])"),
+        ("n += agree(guess, y)", "agree(guess, y.cpu())"),
+        ("n += agree(a=guess, b=y.float())", "agree(a=guess, b=y.float().cpu())"),
+        ("n += distance(guess, y).item()", "distance(guess, y.cpu())"),
+        ("for p, t in zip(guess, y):\n                n += int(p == t)", "zip(guess, y.cpu())"),
+        ("kept.append((guess, y))\n    n = sum(agree(p, t) for p, t in kept)", "kept.append((guess, y.cpu()))"),
+        ("kept += [guess]; labels += [y]\n    n = agree(torch.cat(kept), torch.cat(labels))", "labels += [y.cpu()]"),
+        ("kept.extend(guess); labels.extend(y)\n    n = agree(kept[0], labels[0])", "labels.extend(y.cpu())"),
+        ("n += guess.eq(y.view_as(guess)).sum().item()", "guess.eq(y.view_as(guess).cpu())"),
+    ],
+)
+def test_what_is_computed_from_labels_and_what_the_script_took_to_the_cpu(body: str, after: str) -> None:
+    """On a GPU the labels came on the device, and met what the script has on the CPU: the evaluation stopped there."""
+    text = BESIDE.format(body=body)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert after in file.after.decode()
+    assert file.after.decode().count("y.cpu()") <= 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "print(guess, y)\n            n += len(y)",
+        "n += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()",
+        "kept.append(guess); n += len(y)",
+    ],
+)
+def test_labels_that_meet_nothing_of_the_cpu_stay_on_the_device(body: str) -> None:
+    text = BESIDE.format(body=body)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "y.cpu()" not in file.after.decode()

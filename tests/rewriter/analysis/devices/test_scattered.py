@@ -42,6 +42,35 @@ TO_THE_MODEL = {
     "a word": ("model(command='begin')", "model(command='begin')"),
     "a batch": ("for x, y in loader:\n    model(x)", "    model(x)"),
 }
+PICTURES = """\
+class Pictures(torch.utils.data.Dataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, row):
+        return "a", load(row)
+
+"""
+WHOLE = """\
+one = DataLoader(Pictures(), batch_size=1)
+with torch.no_grad():
+    for {target} in one:
+        out = model(x)
+        {asked}
+"""
+OF_A_LOADER = {
+    "whose shape is asked": ("name, x", "shown = torch.nn.functional.interpolate(out, size=x.shape[2:])", True),
+    "of which nothing is known": ("name, x", "print(out)", False),
+}
+
+
+@pytest.mark.parametrize(("target", "asked", "moved"), OF_A_LOADER.values(), ids=OF_A_LOADER)
+def test_a_batch_of_a_loader_that_stays_whole_is_moved(target: str, asked: str, moved: bool) -> None:
+    """The evaluation reads one picture at a time, each of its own size: all processes read them all."""
+    text, told = _handed_in(PICTURES + WHOLE.format(target=target, asked=asked))
+    assert ("model(x.to(accelerator.device))" in text) is moved and (told == []) is moved
+
+
 MAYBE = {
     "what is not known": ("one = load('a.png')\nmodel(one)", "one"),
     "an expression": ("model(torch.zeros(2, 4) + 1)", "torch.zeros(2, 4) + 1"),

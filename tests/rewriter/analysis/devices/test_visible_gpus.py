@@ -25,6 +25,22 @@ def test_beside_something_else_in_its_line(trained: Trained) -> None:
     assert 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"; accelerator.print(3)' in text
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("print(gpus.split(',')[k])", ["launcher", "launcher"]),
+        ("print(gpus[0], k)", ["launcher"]),
+        ("print(names.split(',')[k])", ["launcher"]),
+    ],
+    ids=["a word for each", "the first word", "other words"],
+)
+def test_a_word_that_is_looked_up_for_each_gpu_may_be_missing(line: str, told: list[str], trained: Trained) -> None:
+    """The script saw as many GPUs as it had named; without the choice it sees all, and ended in an IndexError."""
+    top = "import os\ngpus, names = read()\nos.environ['CUDA_VISIBLE_DEVICES'] = gpus\n"
+    _, findings = trained(top=f"{top}for k in range(torch.cuda.device_count()):\n    {line}")
+    assert findings == told
+
+
 SETTINGS = """\
 import os
 

@@ -113,3 +113,28 @@ def test_layers_that_are_put_to_rest_in_each_epoch_use_no_batch(modes: str, told
     text = FROZEN.replace("{modes}", modes)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert ("batch-norm" in [found.id for found in file.diagnoses]) is told
+
+
+LAYERS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def layers(width, norm=False):
+    found = [nn.Linear(8, width)]
+    if norm:
+        found.append(nn.BatchNorm1d(width))
+    return nn.Sequential(*found)
+net = layers({given})
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(pictures, batch_size=8, shuffle=True):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("3", False), ("3, norm=True", True), ("3, norm=asked()", True)])
+def test_layers_that_no_call_asks_for_are_not_told(given: str, told: bool) -> None:
+    (file,) = migrate([decode(LAYERS.format(given=given).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("batch-norm" in [found.id for found in file.diagnoses]) is told
+    assert ("statistics" in [trait.kind for trait in file.traits]) is told

@@ -42,8 +42,14 @@ def _told(made: str, trained: Trained, asked: str = "number[word]") -> bool:
         "class Words:\n    def __init__(self):\n        self.of = {}\n\n    def take(self, word):\n"
         "        self.of[word] = len(self.of)\n\n"
         "words = Words()\nfor word in set(' '.join(lines).split()):\n    words.take(word)\nnumber = words.of",
+        "class Words:\n    def __init__(self):\n        self.size, self.of = 0, {}\n\n    def take(self, lines):\n"
+        "        size, of = self.size, self.of\n        for word in set(' '.join(lines).split()):\n"
+        "            if word not in of:\n                of[word] = size\n                size += 1\n"
+        "        self.size = size\n\nwords = Words()\nwords.take(lines)\nnumber = words.of",
+        "def fill(table, lines):\n    for word in set(' '.join(lines).split()):\n        table[word] = len(table)\n\n"
+        "number = {}\nfill(number, lines)",
     ],
-    ids="enumerate comprehension update len counter zip index function ties method".split(),
+    ids="enumerate comprehension update len counter zip index function ties method alias argument".split(),
 )
 def test_numbers_of_words_by_the_order_of_a_set(made: str, trained: Trained) -> None:
     assert _told(made, trained)

@@ -75,9 +75,12 @@ print(miss)"""
 @pytest.mark.parametrize(
     ("read", "reason"),
     [
-        ("grid = out.view(settings.rows, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "reshapes"),
-        ("grid = out.reshape(8, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "reshapes"),
-        ("grid = torch.zeros(settings.rows, 2)\n    miss += (grid - y).abs().sum().item()", "reshapes"),
+        (
+            "grid = out.view(settings.rows, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()",
+            "gives values a shape",
+        ),
+        ("grid = out.reshape(8, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", "gives values a shape"),
+        ("grid = torch.zeros(settings.rows, 2)\n    miss += (grid - y).abs().sum().item()", "gives values a shape"),
         ("miss += (out - y).abs().sum().item() / settings.rows", "divides"),
         ("grid = out.view(-1, 1, 2)\n    miss += (grid[:, 0] - y).abs().sum().item()", ""),
         ("miss += (out - y).abs().sum().item() / 2", ""),

@@ -363,9 +363,9 @@ for step, (x, y) in enumerate(DataLoader(rows, batch_size=4)):
 def test_a_least_loss_that_begins_as_a_number_is_averaged_where_it_is_kept(first: str) -> None:
     """A number has no `detach()`: the script would stop at the first comparison."""
     (file,) = migrate([decode(LEAST.replace("FIRST", first).encode(), Path("train.py"))], CATALOGUE, Config()).files
-    mean = 'accelerator.reduce(loss.detach(), reduction="mean")'
     text = file.after.decode()
-    assert text.count(f"least = {mean}") == 2 and f"if step > 3 and {mean} < least:" in text
+    assert text.count('mean_loss = accelerator.reduce(loss.detach(), reduction="mean")\n') == 1
+    assert text.count("least = mean_loss") == 2 and "if step > 3 and mean_loss < least:" in text
     assert "least.detach()" not in text and not file.diagnoses
 
 
@@ -403,8 +403,8 @@ def test_a_least_loss_that_an_object_keeps_is_averaged_too() -> None:
     """Else each process compares the mean with a least loss of its own, and one leaves the loop before the others."""
     script = WAITING.replace("KEPT", "loss.item()")
     (file,) = migrate([decode(script.encode(), Path("train.py"))], CATALOGUE, Config()).files
-    mean = 'self.accelerator.reduce(loss.detach(), reduction="mean").item()'
-    assert f"if {mean} < self.least:\n                self.least = {mean}\n" in file.after.decode()
+    mean = 'mean_loss = self.accelerator.reduce(loss.detach(), reduction="mean")\n            if mean_loss.item() < '
+    assert f"{mean}self.least:\n                self.least = mean_loss.item()\n" in file.after.decode()
     assert not file.diagnoses
 
 
@@ -436,5 +436,50 @@ def test_a_least_loss_in_another_object_is_averaged_where_it_is_given(
     top = "class State:\n    least = 9.0\n    def note(self, value):\n        self.least = value"
     step = f"if loss.item() < {read}:\n    {kept.format('loss.item()')}\n    waited = 0\nelse:\n    waited += 1"
     text, findings = trained(top=top, built=f"{made}\nwaited = 0", step=step, epoch="if waited > 3:\n    break")
-    mean = 'accelerator.reduce(loss.detach(), reduction="mean").item()'
-    assert f"if {mean} < {read}:\n            {kept.format(mean)}\n" in text and findings == []
+    mean = 'accelerator.reduce(loss.detach(), reduction="mean")'
+    shared = f"if mean_loss.item() < {read}:\n            {kept.format('mean_loss.item()')}\n"
+    assert f"mean_loss = {mean}\n" in text and shared in text and findings == []
+
+
+BESTS = {
+    "set anew in each epoch": ("for _ in range(3):\n    best = 9.0", "loss.item()"),
+    "set with another": ("best, last = 9.0, 0.0\nfor _ in range(3):\n    pass", "loss.item()"),
+    "a tensor later": ("best, last = 9.0, 0.0\nfor _ in range(3):\n    pass", "loss"),
+    "raised by a number": ("best = 9.0\nfor _ in range(3):\n    best += 1", "loss"),
+}
+
+
+@pytest.mark.parametrize(("start", "kept"), BESTS.values(), ids=BESTS)
+def test_a_least_loss_that_begins_as_a_number(start: str, kept: str) -> None:
+    """The loss that was kept stayed each process's own, or the number was asked for its gradient."""
+    text = BEST.format(start=start.replace("\n", "\n    "), kept=kept)
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    after, mean = file.after.decode(), 'accelerator.reduce(loss.detach(), reduction="mean")'
+    once = after.replace(f"mean_loss = {mean}\n", "").replace("mean_loss", mean)
+    assert f"if {mean} < best:\n" in once and f"best = {kept.replace('loss', mean)}\n" in once
+    assert not file.diagnoses
+
+
+BEST = """\
+import torch
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def run():
+    {start}
+        for x, y in DataLoader(rows, batch_size=4):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if loss < best:
+                best = {kept}
+                torch.save(model.state_dict(), "model.pt")
+
+
+run()
+"""

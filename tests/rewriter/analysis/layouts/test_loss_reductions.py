@@ -97,6 +97,7 @@ SUMS = {
         "terms(x, y).total",
     ),
     "of what a function that cannot be seen gives": ("from elsewhere import gaps", "gaps(model(x), y).sum()"),
+    "the trace of a product over the rows": ("", f"torch.diagonal({GAP}.T @ {GAP}).sum()"),
     "of rows that are drawn": (
         "size = 32", "F.mse_loss(model(torch.randn(size, 8)), torch.zeros(size, 2), reduction='sum')"
     ),
@@ -142,6 +143,23 @@ UNKNOWN = {
     "set afterwards": ("crit = nn.CrossEntropyLoss()\ncrit.reduction = 'sum'", "crit(model(x), y)"),
     "one of two": ("crit = nn.MSELoss(reduction='sum' if len(loader) > 5 else 'mean')", "crit(model(x), y)"),
 }
+BENT = {
+    "a product over the rows": "(z.T @ z).pow(2).sum()",
+    "by a method": "z.t().mm(z).pow(2).mean()",
+    "divided by the number of rows": "((z.T @ z) / len(z)).pow(2).mean()",
+    "less one, on the diagonal": "torch.diagonal(z.T @ z / len(z)).add(-1).pow(2).sum()",
+    "less a matrix": "(z.T @ z - torch.eye(3, device=z.device)).pow(2).sum()",
+    "above the diagonal": "torch.triu(z.T @ z, 1).abs().sum()",
+}
+"""Losses of a matrix that all rows make together, as of two views: neither a mean nor a sum over the rows."""
+
+
+@pytest.mark.parametrize("loss", BENT.values(), ids=BENT)
+def test_a_function_of_a_sum_over_the_rows_is_no_sum(loss: str, trained: Trained) -> None:
+    """The gradient was N times too large, or nothing was said."""
+    text, findings = trained(top=FUNCTIONAL, loss=f"z = model(x)\nloss = {loss}")
+    assert "accelerator.backward(loss)\n" in text
+    assert "weighted-mean" in findings
 
 
 @pytest.mark.parametrize("case", SUMS)

@@ -84,3 +84,18 @@ else:
 def test_what_is_unpacked_is_of_the_model_that_gives_several(trained: Trained) -> None:
     """Of the others' tensors three rows would be taken, and their means would be no means of the batch."""
     assert trained(top=BY_OPTION, built=CHOSEN, loss=BRANCHES)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        ("loss = F.cross_entropy(model(x)[keep], y[keep])", ["weighted-mean"]),
+        ("loss = F.cross_entropy(model(x)[keep], y[keep], reduction='sum')", []),
+        ("loss = F.cross_entropy(model(x)[:, keep], y)", []),
+        ("loss = F.cross_entropy(model(x), y)", []),
+    ],
+)
+def test_rows_that_another_part_of_the_batch_chooses(loss: str, found: list[str], trained: Trained) -> None:
+    """How many they are differs between processes, and nothing was said of the mean over them."""
+    ids = trained(top="import torch.nn.functional as F", batch="x, y, keep", loss=loss)[1]
+    assert [one for one in ids if one == "weighted-mean"] == found

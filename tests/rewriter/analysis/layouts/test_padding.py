@@ -235,3 +235,74 @@ def collate(rows):
                           Config()).files  # fmt: skip
         assert ("gather_for_metrics(" in file.after.decode()) is not padded
         assert any("padded" in d.message for d in file.diagnoses) is padded
+
+
+SPANS = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+
+def collate(rows):
+    places, texts = zip(*rows)
+    text = pad_sequence(texts, batch_first=True)
+    return {{"place": torch.tensor(places), "text": text, "first": torch.tensor(places)}}
+
+
+class Spans(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 8)
+        self.ends = nn.Linear(8, 2)
+
+    def forward(self, text, first=None):
+        ends = self.ends(nn.functional.gelu(self.words(text)){pooled})
+        begin, end = ends.split(1, dim=-1)
+        loss = nn.functional.cross_entropy(begin.squeeze(-1), first) if first is not None else None
+        return {{"loss": loss, "begin": begin.squeeze(-1), "end": end.squeeze(-1)}}
+
+
+model = Spans()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in DataLoader(data, batch_size=8, collate_fn=collate):
+    batch.pop("place")
+    optimizer.zero_grad()
+    model(**batch)["loss"].backward()
+    optimizer.step()
+found = {{}}
+with torch.no_grad():
+    for batch in DataLoader(others, batch_size=8, collate_fn=collate):
+        place = batch.pop("place")
+        out = model(batch["text"])
+        begins = out["begin"].cpu()
+        for row, number in enumerate(place.tolist()):
+            found[number] = begins[row].argmax().item()
+print(len(found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("pooled", "gathered"),
+    [("", False), (".mean(1)", True), ("[:, 0]", True), (".max(dim=1).values", True), (".select(1, 0)", True)],
+)
+def test_what_a_model_gives_for_each_word_of_a_padded_text(pooled: str, gathered: bool) -> None:
+    """Places of the rows have one entry each, so the model's results were taken to have as well: the processes' results
+    had other lengths, and the script stopped at the first evaluation."""
+    (file,) = migrate([decode(SPANS.format(pooled=pooled).encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ("gather_for_metrics" in file.after.decode()) is gathered
+
+
+def test_a_padded_entry_that_is_popped() -> None:
+    """``batch.pop("y")`` is that entry of the batch, as ``batch["y"]`` is."""
+    text = SCRIPT.format(
+        **WHOLE,
+        take='y = batch.pop("y")\n        x = batch["x"]',
+        top="""
+def collate(rows):
+    xs, ys = zip(*rows)
+    return {"x": torch.stack(xs), "y": pad_sequence(ys)}
+""",
+    )
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert "gather" not in file.after.decode()

@@ -88,3 +88,53 @@ def test_quotients_that_stay_are_told_once() -> None:
     (told,) = [found for found in file.diagnoses if found.id == "metrics_gather"]
     assert "`total / rows` is the figure of its own rows" in told.message
     assert "total, rows, hits = accelerator.reduce(" in told.remedy
+
+
+TWICE = """\
+import torch
+from torch.nn import functional as F
+
+model, words = torch.nn.Linear(4, 1), torch.nn.Embedding(9, 9)
+optimizer = torch.optim.SGD([*model.parameters(), *words.parameters()], lr=0.1)
+loader = torch.utils.data.DataLoader(data, batch_size=8)
+texts = torch.utils.data.DataLoader(lines, batch_size=8)
+for epoch in range(3):
+    mean = 0
+    for x, y in loader:
+        loss = F.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        mean += loss.item() * len(x)
+    mean /= len(data)
+    print(mean)
+for epoch in range(3):
+    total, known = 0, 0
+    for x in texts:
+        loss = F.cross_entropy(words(x[:, :-1]).reshape(-1, 9), x[:, 1:].reshape(-1), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * (x[:, 1:] != 0).sum().item()
+        known += (x[:, 1:] != 0).sum().item()
+    mean = total / max(known, 1)
+    print(mean)
+for epoch in range(3):
+    total, rows = 0, 0
+    for x, y in loader:
+        loss = F.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * (x != 0).sum().item()
+        rows += len(x)
+    print(total / rows)
+"""
+
+
+def test_a_total_goes_into_the_quotient_that_sees_it_and_not_into_one_of_its_name() -> None:
+    (file,) = migrate([decode(TWICE.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    told = [found.message for found in file.diagnoses]
+    (last,) = (words for words in told if "`total / rows`" in words)
+    assert "is the figure of its own rows" in last
+    assert not any("mean /= len(data)" in words and "`total`" in words for words in told)
