@@ -55,8 +55,13 @@ def _stores(state: State, unit: Unit, training: Training) -> Iterator[cst.CSTNod
     for loop in training.train_loops:
         if loop in unit.names.parents and isinstance(loop, (cst.For, cst.While)):
             inside = {*descendants(loop.body), *(descendants(loop.target) if isinstance(loop, cst.For) else ())}
-            for node in nodes_in(loop.body, cst.Assign):
-                if len(node.targets) == 1 and _remembers(state, unit, node, inside):
+            for node in nodes_in(loop.body, cst.Assign, cst.AugAssign):
+                target = node.target if isinstance(node, cst.AugAssign) else node.targets[0].target
+                if isinstance(node, cst.AugAssign) and not _is_used(state, unit, node, inside):
+                    continue  # a table of totals
+                if (isinstance(node, cst.AugAssign) or len(node.targets) == 1) and _remembers(
+                    state, unit, target, node.value, inside
+                ):
                     yield node
 
 
@@ -112,8 +117,22 @@ def _adds_to(unit: Unit, element: cst.Subscript) -> bool:
     return adds and isinstance(around, cst.Assign) and around.targets[0].target.deep_equals(element)
 
 
-def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNode]) -> bool:
-    target, value = node.targets[0].target, node.value
+def _is_used(state: State, unit: Unit, node: cst.AugAssign, inside: set[cst.CSTNode]) -> bool:
+    """Whether a table, an entry of which is added to, is also read there, or for a loss in the turns of the loop."""
+    base = node.target.value if isinstance(node.target, cst.Subscript) else None
+    binding = unit.names.binding(base) if isinstance(base, cst.Name) else None
+    for read in binding.reads if binding is not None else ():
+        around = next(unit.names.enclosing(read, cst.Assign, cst.AugAssign), None) if read in inside else None
+        if around is node and read is not base:
+            return True
+        if isinstance(around, cst.Assign) and origins(state.values.get(around.value), Role.LOSS):
+            return True
+    return False
+
+
+def _remembers(
+    state: State, unit: Unit, target: cst.BaseExpression, value: cst.BaseExpression, inside: set[cst.CSTNode]
+) -> bool:
     held = state.values.get(value)
     own = origins(held, Role.LOSS, Role.LOCAL) and _is_by_row(state, target)
     if not own and not origins(held, Role.OUTPUT, Role.BATCH):
@@ -131,7 +150,7 @@ def _remembers(state: State, unit: Unit, node: cst.Assign, inside: set[cst.CSTNo
     return joins and bool(origins(state.values.get(value), *TENSORS))
 
 
-def _is_by_row(state: State, target: cst.BaseAssignTargetExpression) -> bool:
+def _is_by_row(state: State, target: cst.BaseExpression) -> bool:
     """``of_sample[index]``, with numbers of rows that the batch brings: a loss is kept for each row."""
     parts = target.slice if isinstance(target, cst.Subscript) else ()
     indices = (part.slice.value for part in parts if isinstance(part.slice, cst.Index))

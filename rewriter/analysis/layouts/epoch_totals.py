@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -42,7 +43,7 @@ class Total:
     @property
     def lists(self) -> bool:
         """Whether it adds entries, and no numbers to a number, as far as the statement itself says it."""
-        return self.joins or isinstance(self.node, cst.Call)
+        return self.joins or (isinstance(self.node, cst.Call) and in_place_sum(self.node) is None)
 
     @property
     def kept_in(self) -> cst.BaseExpression:
@@ -62,10 +63,35 @@ def collecting(state: State, unit: Unit, nodes: Iterable[cst.CSTNode]) -> Iterat
             added, joined = _added(node), joined_to(state, node)
             if added is not None or joined:
                 yield Total(node, [added] if added is not None else joined, node.targets[0].target, added is None)
+        elif isinstance(node, cst.Call) and (sum_ := in_place_sum(node)) is not None:
+            yield Total(node, [sum_.added], sum_.total)
         elif isinstance(node, cst.Call) and collects(state, node):
             holder = node.func.value if isinstance(node.func, cst.Attribute) else None
             if holder is not None and not is_synchronised(state, node) and not any(bars(unit, holder)):
                 yield Total(node, [arg.value for arg in node.args], holder)
+
+
+class InPlaceSum(NamedTuple):
+    """``total.add_(loss)``, ``torch.add(total, loss, out=total)``."""
+
+    total: cst.BaseExpression
+    added: cst.BaseExpression
+
+
+def in_place_sum(node: cst.Call) -> InPlaceSum | None:
+    """What a call adds to a tensor in place; None where it does something else, or gives what it adds a weight."""
+    name, plain = method_name(node), [arg.value for arg in node.args if arg.keyword is None and not arg.star]
+    words = {arg.keyword.value: arg.value for arg in node.args if arg.keyword is not None}
+    if name == "add_" and isinstance(node.func, cst.Attribute) and len(plain) == len(node.args) == 1:
+        total = node.func.value
+        while isinstance(total, cst.Attribute) and total.attr.value == "data":
+            total = total.value
+        return InPlaceSum(total, plain[0])
+    out = words.get("out")
+    if name == "add" and out is not None and len(words) == 1 and len(plain) == 2 == len(node.args) - 1:
+        added = [value for value in plain if not value.deep_equals(out)]
+        return InPlaceSum(out, added[0]) if len(added) == 1 else None
+    return None
 
 
 def deciding(unit: Unit, loop: cst.CSTNode, total: Total) -> Iterator[cst.BaseExpression]:

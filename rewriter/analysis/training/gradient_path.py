@@ -15,13 +15,13 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...facts.accelerator import Side
-from ...facts.container_methods import adds
 from ...facts.module import Form, Gather
 from ...facts.roles import Role
 from ...facts.torch_api import questions
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name
-from ..dataflow.values import CallRecord, Unit, origins
+from ..dataflow.containers import collects
+from ..dataflow.values import CallRecord, State, Unit, origins
 from ..syntax.definitions import bindings_value, unpacked, unshadowed
 from ..syntax.nodes import FunctionNode
 from ..syntax.scopes import Binding
@@ -142,7 +142,7 @@ class GradientPath:
                 yield step.to(parent.iter)
             elif step.rises and (isinstance(definition, cst.Param) or isinstance(parent, cst.Param)):
                 yield from (_Step(unit, value, True, step.free) for unit, value in self._reach.given(binding))
-        yield from (step.to(value) for value in _collected(step.unit, binding))
+        yield from (step.to(value) for value in _collected(self._reach.state, step.unit, binding))
 
     def _of_call(self, step: _Step, call: cst.Call) -> Iterator[_Step]:
         name = method_name(call)
@@ -180,10 +180,10 @@ class GradientPath:
         return found
 
 
-def _collected(unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
+def _collected(state: State, unit: Unit, binding: Binding) -> Iterator[cst.CSTNode]:
     """What is put into a list, a set or a dict by a method of it: ``losses.append(loss)``."""
     for read in binding.reads:
         method = unit.names.parents.get(read)
         call = unit.names.parents.get(method) if isinstance(method, cst.Attribute) else None
-        if isinstance(call, cst.Call) and call.func is method and adds(method_name(call)):
+        if isinstance(call, cst.Call) and call.func is method and collects(state, call):
             yield from (arg.value for arg in call.args)

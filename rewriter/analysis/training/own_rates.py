@@ -29,16 +29,24 @@ class OwnRate(NamedTuple):
 def own_rates(
     reach: Reach, unit: Unit, nodes: Collection[cst.CSTNode], names: Collection[str] = ("lr",)
 ) -> Iterator[OwnRate]:
-    """What some nodes set: ``group["lr"] = rate``, ``group.update(lr=rate)``, ``group.update({"lr": rate})``."""
+    """What some nodes set: ``group["lr"] = rate``, ``group.update(lr=rate)``, ``group |= {"lr": rate}``."""
     for node in nodes:
         if isinstance(node, cst.Assign | cst.AugAssign):
             targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
             named = [t for t in targets if isinstance(t, cst.Subscript) and _key(t) in names]
             if named:
                 yield OwnRate(node, node.value, any(_is_group(reach, unit, target.value) for target in named))
-        elif isinstance(node, cst.Call) and method_name(node) == "update" and isinstance(node.func, cst.Attribute):
-            if _is_group(reach, unit, node.func.value):
+            elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.BitOrAssign):
+                if _is_group(reach, unit, node.target):
+                    yield from (OwnRate(node, value, True) for value in _entries(node.value, names))
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            name = method_name(node)
+            if name not in ("update", "__setitem__") or not _is_group(reach, unit, node.func.value):
+                continue
+            if name == "update":
                 yield from (OwnRate(node, value, True) for value in _updates(node, names))
+            elif len(node.args) == 2 and _text(node.args[0].value) in (*names, ""):
+                yield OwnRate(node, node.args[1].value, True)
 
 
 def _key(target: cst.Subscript) -> str:
@@ -56,14 +64,20 @@ def _updates(call: cst.Call, names: Collection[str]) -> Iterator[cst.BaseExpress
         if arg.keyword is not None:
             if arg.keyword.value in names:
                 yield arg.value
-        elif isinstance(arg.value, cst.Dict):
-            known = [e for e in arg.value.elements if isinstance(e, cst.DictElement) and _text(e.key)]
-            others = (e.value for e in arg.value.elements if e not in known)
-            yield from (*(e.value for e in known if _text(e.key) in names), *others)
-        elif isinstance(arg.value, cst.Call) and dotted(arg.value.func) == "dict":
-            yield from _updates(arg.value, names)
         else:
-            yield arg.value
+            yield from _entries(arg.value, names)
+
+
+def _entries(table: cst.BaseExpression, names: Collection[str]) -> Iterator[cst.BaseExpression]:
+    """The entries of a table with some keys; all of it, where the keys are not seen."""
+    if isinstance(table, cst.Dict):
+        known = [e for e in table.elements if isinstance(e, cst.DictElement) and _text(e.key)]
+        others = (e.value for e in table.elements if e not in known)
+        yield from (*(e.value for e in known if _text(e.key) in names), *others)
+    elif isinstance(table, cst.Call) and dotted(table.func) == "dict":
+        yield from _updates(table, names)
+    else:
+        yield table
 
 
 def _is_group(reach: Reach, unit: Unit, node: cst.BaseExpression, depth: int = 4) -> bool:

@@ -133,3 +133,21 @@ def test_what_each_turn_binds_anew_is_no_memory(built: str, made: str, kept: boo
 def test_observers_collect_the_ranges_of_one_shard(imports: str, call: str, told: bool, trained: Trained) -> None:
     _, findings = trained(top=imports, built=call)
     assert ("process-memory" in findings) == told
+
+
+CENTRES = "centres = torch.zeros(2, 2)"
+
+
+@pytest.mark.parametrize(
+    ("loss", "step", "told"),
+    [
+        ("out = model(x)\nloss = (out - y).square().mean()", "centres[y] += 0.1 * (out.detach() - centres[y])", True),
+        ("out = model(x)\nloss = torch.nn.functional.mse_loss(out, centres[y])", "centres[y] += out.detach()", True),
+        ("out = model(x)\nloss = (out - y).square().mean()", "centres[y] += out.detach()\nprint(centres[0])", False),
+    ],
+    ids=["a mean that moves", "for the loss", "a total"],
+)
+def test_centres_that_are_added_to(trained: Trained, loss: str, step: str, told: bool) -> None:
+    """`centres[y] = ...` was told; `centres[y] += ...` was not."""
+    _, findings = trained(built=CENTRES, loss=loss, step=step)
+    assert ("process-memory" in findings) is told

@@ -34,6 +34,13 @@ def test_a_rate_that_is_set_with_others(trained: Trained, update: str) -> None:
     assert findings == []
 
 
+@pytest.mark.parametrize("sets", ['group |= {"lr": 0.1 * loss.item()}', 'group.__setitem__("lr", 0.1 * loss.item())'])
+def test_a_rate_that_is_set_by_an_operator(trained: Trained, sets: str) -> None:
+    text, findings = trained(epoch=f"for group in optimizer.param_groups:\n    {sets}")
+    assert 'accelerator.reduce(loss.detach(), reduction="mean").item()' in text
+    assert findings == []
+
+
 def test_a_long_condition_names_its_variables() -> None:
     """It "depends on a value": which one, nobody could tell."""
     text = SKIPPING.replace("SKIPPED", 'not batch or "label" not in batch or batch["label"].max().item() == 0')

@@ -582,7 +582,7 @@ def test_a_quotient_of_which_a_half_stays_local_is_named(step: str, epoch: str, 
             'hits = accelerator.reduce(torch.tensor(hits, device=accelerator.device), reduction="sum").item()',
         ),
         (
-            "seen.add_((out.argmax(1) == y).sum())",
+            "seen.add_((out.argmax(1) == y).sum(), alpha=1)",
             "seen.item() / len(data)",
             'seen = accelerator.reduce(seen, reduction="sum")',
         ),

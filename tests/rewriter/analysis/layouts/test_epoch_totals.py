@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,35 @@ def test_the_rows_of_each_batch_are_gathered_before_they_are_joined(start: str, 
 def test_what_is_joined_for_one_step_alone_is_not_collected() -> None:
     text, findings = migrated("None", "kept = torch.cat((out.detach(), out.detach()))", "kept")
     assert REDUCED not in text and "mean-of-batches" not in findings
+
+
+ONE = 'accelerator.reduce(loss.detach(), reduction="mean")'
+
+
+@pytest.mark.parametrize(
+    "adds",
+    [
+        "summed.add_({}.detach())",
+        "summed.data.add_({}.detach())",
+        "summed.add_({}.item())",
+        "torch.add(summed, {}.detach(), out=summed)",
+        "torch.add({}.detach(), summed, out=summed)",
+    ],
+)
+def test_a_total_that_is_added_to_in_place(trained: Callable[..., tuple[str, list[str]]], adds: str) -> None:
+    """It was named, and stayed the sum of one process's losses: `summed += loss.detach()` was reduced."""
+    text, findings = trained(
+        built="summed = torch.zeros(1)", step=adds.format("loss"), epoch="print(summed.item() / len(loader))"
+    )
+    assert adds.format(ONE) in text and findings == ([] if ".item()" in adds else ["cpu-only"])
+
+
+def test_hits_of_an_evaluation_that_are_added_to_in_place(trained: Callable[..., tuple[str, list[str]]]) -> None:
+    epoch = """\
+hits = torch.zeros(1)
+for x, y in test_loader:
+    out = model(x)
+    hits.add_((out.argmax(1) == y).sum())
+print(hits.item() / len(test_data))"""
+    text, _ = trained(epoch=epoch)
+    assert "out, y = accelerator.gather_for_metrics((out, y))" in text
