@@ -524,7 +524,7 @@ def test_a_turn_that_takes_nothing_away_waits_once(end: str, migrated: Callable[
 
 
 TURN = TRAINS[TRAINS.index("for x") :]
-LEFT = {
+MET = {
     "trained in between": f"w = np.load('w.npy')\n{TRAINS}np.save('w.npy', w)",
     "trained in a function": "def fit():\n    w = np.load('w.npy')\n"
     f"{indent(TURN, '    ')}    np.save('w.npy', w)\n\nfit()",
@@ -539,7 +539,7 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("end", LEFT.values(), ids=LEFT)
+@pytest.mark.parametrize("end", MET.values(), ids=MET)
 def test_nobody_waits_where_all_have_met_or_nothing_was_read(end: str, migrated: Callable[[str], str]) -> None:
     text = migrated(f"{ASKING}\n{IMPORTS}\n{TRAINS}{end}\n")
     assert "accelerator.backward(" in text and WAIT not in text
