@@ -40,6 +40,11 @@ def is_never_noisy(state: State, call: cst.Call) -> bool:
     name = outside_name(record) if record is not None else ""
     if record is None or not name.startswith("torch.nn."):
         return False
+    rate = randomness.dropout_of(name)
+    if rate is not None:  # `nn.LSTM(8, 16)` drops nothing where nothing is said
+        given = constants_of(state).argument(record.unit, call, "dropout")
+        plain = len([arg for arg in call.args if arg.keyword is None]) <= 4 and not any(arg.star for arg in call.args)
+        return plain and given is not None and (given <= {0} if given else rate == 0)
     position = 1 if name.startswith("torch.nn.functional.") else 0
     values = constants_of(state).argument(record.unit, call, "p", position)
     return values is not None and values <= {0} and bool(values)
