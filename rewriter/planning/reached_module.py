@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import libcst as cst
 
 from ..analysis.dataflow.call_graph import Code
-from ..analysis.dataflow.callees import method_name, outside_name
+from ..analysis.dataflow.callees import outside_name
 from ..analysis.dataflow.running_order import may_follow
 from ..analysis.dataflow.values import State, Unit, origins
 from ..analysis.devices.choosers import assigned, does_more
-from ..analysis.devices.constants import gpus_by_number
 from ..analysis.devices.device_fields import (
     DeviceField,
     class_around,
@@ -20,7 +19,6 @@ from ..analysis.devices.device_fields import (
     is_superseded,
     redefined,
 )
-from ..analysis.devices.gpu_numbers import is_called_one, is_number
 from ..analysis.devices.scattered import unmoved_input
 from ..analysis.diagnostics.alike_draws import alike_draws
 from ..analysis.diagnostics.own_noise import own_noise
@@ -31,8 +29,7 @@ from ..analysis.effects.unseen import before_training
 from ..analysis.layouts.by_hand.plan import ShardedBatches
 from ..analysis.layouts.rows_done import rows_done
 from ..analysis.layouts.running_figures import running_figures
-from ..analysis.syntax.definitions import bindings_value
-from ..analysis.syntax.nodes import is_docstring, parameters
+from ..analysis.syntax.nodes import is_docstring
 from ..analysis.syntax.walk import descendants
 from ..analysis.training.early_lengths import early_lengths
 from ..analysis.training.hand_schedules import hand_schedules
@@ -54,6 +51,7 @@ from .distribution_edits import replaced
 from .early_draws import Before, is_past
 from .former_wrappers import idle_choices, own_names, same_branches, unwrapped_branches
 from .holders import base_call, receiver
+from .numbered_gpus import NumberedGpus
 from .shared_code import shared_ways
 from .shared_reductions import shared_reductions, without_data
 from .unreachable import (
@@ -120,6 +118,7 @@ class ReachedModule:
         behind = {code for code in way.behind - way.reaches if code in unit.names.scopes}
         (ahead, early), new = self._ahead(), program.existing is None
         dead = self._dead()
+        numbered = NumberedGpus(found, way, here, self.redefines)
 
         def attained(node: cst.CSTNode) -> bool:
             return here(node) or unit.names.function(node) in way.behind or node in ahead or node in early
@@ -227,7 +226,7 @@ class ReachedModule:
             still_called=tuple((unit.names.statement(call), call) for call in still),
             connects=way.joins,
             visible=tuple(found.visible),
-            numbered=tuple(dict.fromkeys(self._numbered(gone))) if way.home is not None or not new else (),
+            numbered=tuple(dict.fromkeys(numbered.beside(gone))) if way.home is not None or not new else (),
             legacy=tuple(t for t in found.legacy if t.placed or t.use is Legacy.UNSURE or here(t.node)),
             wrappers=tuple(found.wrappers),
             unwrapped_branches=(
@@ -424,66 +423,6 @@ class ReachedModule:
         code, program = self._unit.names.function(placement.node), self._program
         brings_none = code in program.optional and code not in program.trainers
         return code not in self._shared or (self.here(placement.node) and not brings_none)
-
-    def _numbered(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
-        """The names of GPUs that lose their number: those that many read, those where the accelerator is not, and those
-        that functions are given still."""
-        unit = self._unit
-        yield from self._program.settings.constants.numbered(unit)
-        yield from self._numbers_given(gone)
-        kept = [n for u, n in self._program.devices if u is unit and n.binding not in self._way.replaced]
-        own = self._program.existing is not None
-        for name in kept:  # of code that the accelerator does not reach: a model's forward in a module of its own
-            code = name.binding.scope.node
-            used = [read for read in name.binding.reads if not self._is_given_back(read)]
-            if (own or (isinstance(code, cst.FunctionDef) and code not in self._way.reaches)) and used:
-                yield from (n for v in name.values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
-        # so is what a layer keeps, `self.device = "cuda:0"`: without its number it is the GPU of the process
-        held = (f.value for f in self._program.fields if f.unit is unit and not self.redefines(f))
-        yield from (n for v in held for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
-        for placement in self._found.placements:
-            call = placement.node
-            if placement.move is not Move.RETARGET or self.here(call) or not isinstance(call, cst.Call):
-                continue
-            aim = placement.target
-            if aim is None and method_name(call) == "cuda" and call.args:
-                aim = call.args[0].value
-            if aim is not None and (is_number(self._program.state, unit, aim) or is_called_one(aim, of_several=True)):
-                yield aim
-            for value in (arg.value for arg in call.args):
-                binding = unit.names.binding(value) if isinstance(value, cst.Name) else None
-                local = binding is not None and binding.scope.node is unit.names.function(call)
-                values = bindings_value(unit.names, binding) if binding is not None and local else [value]
-                yield from (n for v in values for n in gpus_by_number(v) if isinstance(n, cst.SimpleString))
-
-    def _is_given_back(self, read: cst.Name) -> bool:
-        """Whether a function returns the device that is read, perhaps among others: what calls it has the
-        accelerator's."""
-        node: cst.CSTNode = read
-        for around in self._unit.names.ancestors(read):
-            if isinstance(around, cst.Return):
-                return True
-            made = self._program.state.values.get(node)
-            if not isinstance(around, (cst.BaseElement, cst.Tuple, cst.List, cst.Dict)) and not (
-                made is not None and origins(made, Role.DEVICE)
-            ):
-                return False
-            node = around
-        return False
-
-    def _numbers_given(self, gone: set[cst.CSTNode]) -> Iterator[cst.BaseExpression]:
-        """The GPUs that parameters of the program's functions name by number: their defaults, and what calls give."""
-        unit, reach = self._unit, self._program.reach
-        for owner in reach.units:
-            for code in (code for code in owner.names.functions if code in reach.reachable):
-                bindings = owner.names.scopes[code].bindings
-                for param, binding in ((param, bindings[param.name.value]) for param in parameters(code)):
-                    if binding in self._way.replaced or not origins(self._program.state.binding(binding), Role.DEVICE):
-                        continue
-                    values = [value for caller, value in reach.given(binding) if caller is unit and value not in gone]
-                    if owner is unit and param.default is not None and not gone.issuperset(binding.reads):
-                        values.append(param.default)
-                    yield from (node for value in values for node in gpus_by_number(value))
 
     def _dead(self) -> bool:
         """Whether a function that nothing calls keeps the accelerator from a backward pass."""
