@@ -342,18 +342,3 @@ for epoch in range(5):
     optimizer.step()
 """
     assert "x, y = accelerator.shard_batch((x, y))" in migrated(text)
-
-
-@pytest.mark.parametrize(("dropped", "decided"), [("", True), (", dropout=0.0", True), (", dropout=0.3", False)])
-def test_a_recurrent_layer_that_drops_nothing_draws_nothing(
-    dropped: str, decided: bool, result: Callable[..., FileResult]
-) -> None:
-    text = ANEW.replace("model = nn.Linear(8, 1)", "model = Reader()").replace(
-        "        scores.append(score(model, first, rest))\n",
-        "            if score(model, first, rest) < 0.01:\n                break\n",
-    )
-    reader = "class Reader(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-    reader += f"        self.cell, self.out = nn.LSTM(8, 4, 2{dropped}), nn.Linear(4, 1)\n\n    def forward(self, x):\n"
-    reader += "        return self.out(self.cell(x.unsqueeze(1))[0][:, -1])\n\n\ndef windows"
-    found = [one.id for one in result(text.replace("def windows", reader, 1)).diagnoses if one.severity == "blocked"]
-    assert (not found) is decided, found
