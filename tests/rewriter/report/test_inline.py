@@ -280,7 +280,7 @@ def test_a_terminal_of_any_kind_shows_them(tmp_path: Path, environment: dict[str
     said, _ = terminal(tmp_path, environment | {"COLUMNS": columns})
     assert "Traceback" not in said and "internal error" not in said
     assert "^^^" in said and said.count("help:") == 1 and said.count("[weighted-mean]") == 2
-    assert "1 finding, shown above at its line" in " ".join(said.split())
+    assert "1 finding, shown above at its line" in " ".join(re.sub(r"\x1b\[\d*m", "", said).split())
     assert ("\x1b[" in said.partition("\n")[2]) is (environment.keys() <= {"PYTHONIOENCODING"})
 
 
