@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import libcst as cst
 
 from ...facts.placement import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
 from ...facts.torch_api import questions
+from ...facts.torch_api.loading import row
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import added_to, bindings_value, reaching
@@ -49,6 +51,10 @@ def hosted(mover: Mover, unit: Unit) -> list[Placement]:
     return [placement for raw, placement in found.items() if raw not in inner or placement.move is Move.PLACE]
 
 
+_Needed = tuple[cst.BaseExpression, str]
+"""What is needed on the CPU, and why."""
+
+
 class _Host:
     """Asks what is on the CPU in one module."""
 
@@ -69,7 +75,7 @@ class _Host:
         elif isinstance(node, cst.Subscript) and self._on_host(node.value):
             yield from self._beside_host((node.value, *_written_into(node)[1]))
         elif isinstance(node, (cst.Tuple, cst.List, cst.Dict)) and not self._is_target(node):
-            yield from self._beside_host(_entries(node))
+            yield from self._tensors(self._beside_host(_entries(node)))
         if isinstance(node, (cst.AugAssign, cst.Call)):
             yield from self._added(node)
             yield from self._kept_beside_host(node)
@@ -177,7 +183,8 @@ class _Host:
                 yield from ((raw, because) for raw in raws)
         elif self._computes(call, outside):
             receiver = (call.func.value,) if isinstance(call.func, cst.Attribute) and not outside else ()
-            yield from self._beside_host((*receiver, *operands(call)))
+            found = self._beside_host((*receiver, *operands(call)))
+            yield from found if outside.startswith("torch.") else self._tensors(found)
 
     def _computes(self, call: cst.Call, outside: str) -> bool:
         """Whether a call may compute something from all its arguments together."""
@@ -194,7 +201,32 @@ class _Host:
             others = (n for n in nodes_in(around, cst.Call, cst.AugAssign) if _loop(self.unit, n) is around)
             if any(self._on_host(value) for other in others for value in _kept(other)):
                 because = "{} is on the device, and is kept beside what the script has taken to the CPU"
-                yield from ((raw, because) for raw in raws)
+                yield from self._tensors((raw, because) for raw in raws)
+
+    def _tensors(self, found: Iterable[_Needed]) -> Iterator[_Needed]:
+        """Those of which the module shows that they are tensors: a loader gives names of files and texts as well, and
+        what keeps them, or is given them, asks for no tensor."""
+        return ((raw, because) for raw, because in found if _of_tensor(raw) or _spelled(raw) in self._shown)
+
+    @cached_property
+    def _shown(self) -> set[str]:
+        """How what is certainly a tensor is spelled in the module: what a model, a criterion or a function of torch is
+        given, what a method of tensors is asked of, and what fills a list that torch joins."""
+        found: set[str] = set()
+        for call in self.unit.names.calls:
+            record = self.state.calls.get(call)
+            if record is None:
+                continue
+            given = record.result is not None and origins(record.result, Role.LOSS, Role.OUTPUT)
+            if given or (outside_name(record).startswith("torch.") and outside_name(record) != "torch.save"):
+                for value in operands(call):
+                    found.add(_spelled(value))
+                    added = added_to(self.unit.names, value) if isinstance(value, cst.Name) else ()
+                    found.update(_spelled(one) for each in added for one in _kept(each))
+        for node in self.unit.names.every(cst.Attribute):
+            if _is_of_tensors(node.attr.value):
+                found.add(_spelled(node.value))
+        return found
 
     def _is_read(self, node: cst.CSTNode) -> bool:
         """Whether the list to which a statement adds is read by something that does not add to it."""
@@ -323,6 +355,20 @@ class _Host:
         if binding is None or binding.scope.function.node is not self.unit.names.function(name):
             return []
         return bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
+
+
+def _is_of_tensors(method: str) -> bool:
+    return row(f"torch.Tensor.{method}") is not None and not hasattr(str, method)
+
+
+def _of_tensor(node: cst.BaseExpression) -> bool:
+    """Whether something is what a method of tensors gives: ``y.float()``."""
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _is_of_tensors(node.func.attr.value)
+
+
+def _spelled(node: cst.BaseExpression) -> str:
+    """How a value is written."""
+    return cst.Module([]).code_for_node(node)
 
 
 def _entries(node: cst.BaseExpression) -> list[cst.BaseExpression]:

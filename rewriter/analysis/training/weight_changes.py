@@ -42,7 +42,7 @@ def weight_changes(reach: Reach) -> Iterator[WeightChange]:
     for unit in reach.units:
         for node in unit.names.every(cst.Assign, cst.AugAssign, cst.Call):
             target, values = _change(state, node)
-            if target is None or unit.names.function(node) not in reach.reachable:
+            if target is None or unit.names.function(node) not in reach.reachable or _is_made(reach, unit, node):
                 continue
             held = _weights(state, target) or _stepped(state, unit, target)
             if held:
@@ -62,10 +62,23 @@ def _change(state: State, node: cst.CSTNode) -> tuple[cst.BaseExpression | None,
     if not isinstance(node, cst.Call):
         return None, []
     values = [arg.value for arg in node.args]
-    record = state.calls.get(node)
-    if record is not None and values and outside_name(record).startswith("torch.nn.init."):
+    if _initialises(state, node):
         return values[0], values[1:]
     return changed_in_place(node), values
+
+
+def _is_made(reach: Reach, unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether a statement gives weights their first values, in a constructor or in what it calls: there is no batch."""
+    state = reach.state
+    first = _initialises(state, node) or (isinstance(node, cst.Assign) and _is_parameter(state, node.value))
+    above = reach.above(unit.names.function(node)) if first else ()
+    return any(isinstance(each, cst.FunctionDef) and each.name.value == "__init__" for each in above)
+
+
+def _initialises(state: State, node: cst.CSTNode) -> bool:
+    """``nn.init.constant_(layer.bias, 0)``"""
+    record = state.calls.get(node) if isinstance(node, cst.Call) and node.args else None
+    return record is not None and outside_name(record).startswith("torch.nn.init.")
 
 
 def _is_parameter(state: State, node: cst.BaseExpression) -> bool:

@@ -220,3 +220,19 @@ def test_labels_that_meet_nothing_of_the_cpu_stay_on_the_device(body: str) -> No
     text = BESIDE.format(body=body)
     (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
     assert "y.cpu()" not in file.after.decode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "n += sum(len(name) for _, name in zip(guess, names))",
+        "show(guess, names)",
+        "kept.append(guess); labels.append(names)",
+        "kept.append({'guess': guess, 'name': names})",
+    ],
+)
+def test_names_of_files_beside_what_the_script_took_to_the_cpu_are_no_tensors(body: str) -> None:
+    """`.cpu()` was asked of a list of texts."""
+    text = BESIDE.format(body=f"{body}\n    return kept, labels").replace("for x, y in", "for x, y, names in")
+    (file,) = migrate([decode(text.encode(), Path("train.py"))], CATALOGUE, Config()).files
+    assert ".cpu()" in file.after.decode() and "names.cpu()" not in file.after.decode()

@@ -194,3 +194,34 @@ def test_a_hook_that_keeps_features(trained: Trained) -> None:
 def test_an_initial_weight_is_the_same_everywhere(trained: Trained) -> None:
     built = "torch.nn.init.constant_(model.bias, 0.1)\nmodel.bias = torch.nn.Parameter(torch.zeros(2))"
     assert "one-share" not in trained(built=built)[1]
+
+
+MADE = """\
+class Scale(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(dim))
+        self.turn = torch.nn.Linear(dim, dim)
+        torch.nn.init.constant_(self.turn.bias, dim)
+
+    def forward(self, x):
+        return self.turn(x) * self.scale
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 2)
+        self.scale = Scale(2)
+
+    def forward(self, x):
+        out = self.inner(x)
+        return self.scale(out) + Scale(int(out.abs().max()))(out).detach()
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_what_a_constructor_begins_with_is_no_change(trained: Trained) -> None:
+    """A library of layers was refused: one of its constructors is reached from the forward pass."""
+    assert "one-share" not in trained(built=MADE)[1]
