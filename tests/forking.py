@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -95,12 +96,13 @@ class Fork:
         """Its exit status; None if it still runs after so many seconds: then it and its children are killed."""
         status = self._forks.status(self.pid, time.monotonic() + seconds)
         if status is None:
-            os.kill(self.pid, signal.SIGUSR2)  # it writes where each of its threads stands
-            self._forks.status(self.pid, time.monotonic() + 2)
-            os.killpg(self.pid, signal.SIGUSR2)  # and so do the workers of its loaders: it may wait for one of them
-            self._forks.status(self.pid, time.monotonic() + 2)
-            os.killpg(self.pid, signal.SIGKILL)
-            self._forks.status(self.pid, time.monotonic() + 60)
+            with suppress(ProcessLookupError):  # it may end by itself meanwhile: late all the same
+                os.kill(self.pid, signal.SIGUSR2)  # it writes where each of its threads stands
+                self._forks.status(self.pid, time.monotonic() + 2)
+                os.killpg(self.pid, signal.SIGUSR2)  # and so do the workers of its loaders: it may wait for one of them
+                self._forks.status(self.pid, time.monotonic() + 2)
+                os.killpg(self.pid, signal.SIGKILL)
+                self._forks.status(self.pid, time.monotonic() + 60)
         return status
 
     def output(self) -> list[str]:

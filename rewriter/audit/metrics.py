@@ -112,6 +112,11 @@ def _joined(program: AuditedProgram, unit: Unit, loop: cst.For) -> bool:
     return False
 
 
+def _takes_in(method: str) -> bool:
+    """Whether a method adds to a list, a meter or a metric of a library."""
+    return adds(method) or method == "add_batch"
+
+
 def _joins(program: AuditedProgram, call: cst.Call) -> bool:
     """Whether a call combines values of all processes: by its name, or because it is a metric that does."""
     name = method_name(call)
@@ -123,8 +128,3 @@ def _joins(program: AuditedProgram, call: cst.Call) -> bool:
 
 
 RULE = AuditRule("one-rank-metric", __doc__, metrics_of_one_rank)
-
-
-def _takes_in(method: str) -> bool:
-    """Whether a method adds to a list, a meter or a metric of a library."""
-    return adds(method) or method == "add_batch"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 _COMPLETE = "_MIGRATE_COMPLETE"
 """The environment variable that the shell's completion script sets."""
 
-_YOUNG = 50_000
-"""So many new objects are looked through for garbage at once: trees of code live long, and with Python's own number a
-fifth of the time went into that."""
 _FEW = 5
 """A hint names at most this many scripts to read."""
 
@@ -42,8 +38,6 @@ NOTHING, WOULD_CHANGE, BLOCKED, FAILED = range(4)
 
 def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
     """Run the command on its arguments and return its exit status; it raises no exception."""
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_YOUNG, *thresholds[1:])
     try:
         status = _run(catalogue, list(argv))
         sys.stdout.flush()
@@ -59,8 +53,6 @@ def run(catalogue: Sequence[Entry], argv: Sequence[str]) -> int:
         cause = f"internal error ({type(error).__name__}: {error})".replace("\n", " ")
         fail(f"{cause}. Please report it, with the traceback that TORCHLIFT_DEBUG=1 shows.")
         return FAILED
-    finally:
-        gc.set_threshold(*thresholds)
     return status
 
 

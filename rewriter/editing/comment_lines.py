@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import libcst as cst
 
+from ..facts.spellings import DEVICE_WORDS
+
 
 def surviving(
     statement: cst.CSTNode, drops: Callable[[str], bool], attached: bool = False, last: bool = False
@@ -126,7 +128,7 @@ def _is_size_or_device(comment: str) -> bool:
         return False
     if isinstance(said, ast.Call):
         return ast.unparse(said.func) in ("Size", "torch.Size")
-    return isinstance(said, ast.IfExp) and any(word in comment for word in ("cuda", "cpu", "mps"))
+    return isinstance(said, ast.IfExp) and any(word in comment for word in DEVICE_WORDS)
 
 
 def is_code(comment: str) -> bool:
@@ -160,10 +162,14 @@ def joined_lines(carried: list[cst.EmptyLine], own: Sequence[cst.EmptyLine]) -> 
     return [*kept, *own]
 
 
+def _first_comment(lines: Sequence[cst.EmptyLine]) -> int:
+    """How many blank lines are above the first comment; all of them where there is none."""
+    return next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
+
+
 def without_opening_blanks(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
     """The lines from the first comment on."""
-    start = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
-    return lines[start:]
+    return lines[_first_comment(lines) :]
 
 
 def without_closing_blanks(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
@@ -178,7 +184,7 @@ def led(new: list[cst.CSTNode], lines: list[cst.EmptyLine], inserted: int) -> li
         return []
     if not inserted:
         return [new[0].with_changes(leading_lines=lines), *new[1:]]
-    start = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
+    start = _first_comment(lines)
     first = new[0].with_changes(leading_lines=lines[:start])
     rest = list(new[1:])
     if lines[start:] and len(rest) >= inserted:
@@ -193,8 +199,7 @@ def before_definition(
 ) -> list[cst.CSTNode]:
     """Statements that are inserted before a function or class: it keeps the lines above it, and they follow the line
     before them directly, unless that is no plain one."""
-    blank = next((i for i, line in enumerate(lines) if line.comment is not None), len(lines))
-    first = [] if isinstance(above, cst.SimpleStatementLine) else lines[:blank]
+    first = [] if isinstance(above, cst.SimpleStatementLine) else lines[: _first_comment(lines)]
     return [
         new[0].with_changes(leading_lines=first),
         *new[1:inserted],

@@ -22,6 +22,11 @@ def adds_one(method: str) -> bool:
     return method in _ONE
 
 
+def adds_elements(method: str) -> bool:
+    """Whether what a method is given becomes one element or several, and no entry with a key."""
+    return method in _ONE | _ALL_IN_ORDER
+
+
 def adds_in_order(method: str) -> bool:
     """Whether a method puts something at a place of its own among the others: not into a set or a dict."""
     return method in _ONE_IN_ORDER | _ALL_IN_ORDER

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from .after import REMEDY, After
 from .document import Cell
@@ -129,8 +130,15 @@ class Shown:
             for target in node.targets
             if isinstance(target, ast.Name)
         )
-        number, known = name in constants, readers(self.texts)
-        return any(name in self.uses[m].makes or (not number and name in filled(self.texts[m], known)) for m in later)
+        number = name in constants
+        return any(
+            name in self.uses[m].makes or (not number and name in filled(self.texts[m], self._readers)) for m in later
+        )
+
+    @cached_property
+    def _readers(self) -> frozenset[str]:
+        """The functions of the cells that change nothing of what they are given."""
+        return readers(self.texts)
 
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:

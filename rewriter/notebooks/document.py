@@ -26,7 +26,8 @@ _MAGIC = re.compile(r"^(\s*)([%!?].*|.*[^#\s?]\?{1,2})$")
 _ASSIGNED = re.compile(r"^(\s*)[\w.,\s]+=\s*[%!]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OTHER = re.compile(r"[^\s,\]}]+")
-_TIME = "%%time"
+TIME = "%%time"
+"""The magic that times a cell; it does not matter how often."""
 _PYTHON_CELLS = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
 
 
@@ -277,7 +278,7 @@ def _error(text: str) -> tuple[int, str] | None:
 def _with_magic_first(new: str, old: str) -> str:
     """A cell's new text with the magic of the whole cell (``%%time``) on the first line, where alone it is one."""
     magic, lines = old.lstrip().partition("\n")[0], new.split("\n")
-    magic = _TIME if not magic.startswith("%%") and _TIME in lines else magic
+    magic = TIME if not magic.startswith("%%") and TIME in lines else magic
     if not magic.startswith("%%") or new.lstrip().startswith(magic) or magic not in lines:
         return new
     lines.remove(magic)

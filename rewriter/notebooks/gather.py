@@ -19,7 +19,7 @@ from functools import partial
 from .after import After, kept_apart, made_again
 from .beside import Shown
 from .closures import Definition, check_taken, definitions, reached, taken_along, without
-from .document import Cell, Notebook, masked
+from .document import TIME, Cell, Notebook, masked
 from .given import arguments, begun, check_loading, looking_at, made_before, read_first
 from .last_values import LastValues, displaying
 from .magics import used_by_magics
@@ -41,7 +41,6 @@ from .snapshots import with_snapshots
 from .uses import NotGathered, Use, check_all, defines, imported, made, run, use, uses_of
 
 NAME = "training_function"
-_TIME = "%%time"
 BELOW = "# Moved below the training, "
 """How the line begins that stays of a cell which shows something between those of the training."""
 
@@ -186,14 +185,14 @@ def _timed(plain: Mapping[int, tuple[str, list[str]]], texts: Sequence[str]) -> 
     comments it times nothing."""
     found = {n: (text, list(lines)) for n, (text, lines) in plain.items()}
     last = max(found)
-    timed = [n for n, (_, lines) in found.items() if any(line.endswith(f"{MASK}{_TIME}") for line in lines)]
+    timed = [n for n, (_, lines) in found.items() if any(line.endswith(f"{MASK}{TIME}") for line in lines)]
     if not timed or (last not in timed and f"{MASK}%%" in texts[last]):  # a cell has one such magic
         return found
     for n in timed:
         if not [line for line in found[n][1] if MASK not in line]:
-            found[n] = found[n][0], [line for line in found[n][1] if not line.endswith(f"{MASK}{_TIME}")]
-    if not any(line.endswith(f"{MASK}{_TIME}") for line in found[last][1]):
-        found[last] = found[last][0], [f"pass{MASK}{_TIME}", *found[last][1]]
+            found[n] = found[n][0], [line for line in found[n][1] if not line.endswith(f"{MASK}{TIME}")]
+    if not any(line.endswith(f"{MASK}{TIME}") for line in found[last][1]):
+        found[last] = found[last][0], [f"pass{MASK}{TIME}", *found[last][1]]
     return found
 
 

@@ -21,7 +21,7 @@ from ..rule import Entry
 from ..source import Source
 from .after import After, after_launch, after_training, check_functions, choosing, drawing
 from .closures import definitions, reached
-from .document import Notebook, file_of, invalid, masked, source_of
+from .document import TIME, Notebook, file_of, invalid, masked, source_of
 from .gather import BELOW, NAME, gathered, top_level
 from .given import loading_cells
 from .launching import (
@@ -427,7 +427,7 @@ def _restored(notebook: Notebook, file: FileResult, text: str, origins: Callable
 def _magics(texts: Iterable[str]) -> Counter[str]:
     """The magics of some cells, and how often each is there: of several ``%%time`` one is enough."""
     found = Counter(line.partition(MASK)[2].strip() for text in texts for line in text.split("\n") if MASK in line)
-    return found - Counter({"%%time": max(found["%%time"] - 1, 0)})
+    return found - Counter({TIME: max(found[TIME] - 1, 0)})
 
 
 def _shown_later(notebook: Notebook, cells: Sequence[str]) -> Iterator[Trait]:

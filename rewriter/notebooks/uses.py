@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..facts.container_methods import adds_elements
 from .magics import used_by_magics
 
 _READERS = frozenset(
@@ -19,8 +20,6 @@ _READING = frozenset(
     "index count format join split strip lower upper".split()
 )
 """Methods that give something and change nothing."""
-_KEEPING = frozenset("append appendleft add extend insert".split())
-"""Methods that keep what they are given, and do not change it."""
 _CONTAINERS = frozenset("list dict set defaultdict OrderedDict Counter deque".split())
 _PATHS = re.compile(r"\b(sys\.path|chdir|environ)\b")
 
@@ -246,14 +245,17 @@ def _empty(text: str) -> Iterator[str]:
 def filled(text: str, readers: frozenset[str] = frozenset()) -> Iterator[str]:
     """The names whose methods a cell calls, whose items it sets, or that it hands to a function, which may do that;
     ``readers`` are functions that do not."""
-    yield from _filled(ast.parse(text), readers, ())
+    yield from _filled(ast.parse(text), readers)
 
 
-def _filled(code: ast.AST, readers: frozenset[str], keeping: Collection[str]) -> Iterator[str]:
+def _filled(
+    code: ast.AST, readers: frozenset[str], keeps: Callable[[str], bool] = lambda method: False
+) -> Iterator[str]:
+    """``keeps``: of which methods it is known that they keep what they are given, and do not change it."""
     for node in ast.walk(code):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") not in _READERS | readers:
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if getattr(node.func, "attr", "") not in keeping:
+            if not keeps(getattr(node.func, "attr", "")):
                 yield from (one.id for one in given if isinstance(one, ast.Name))
             if isinstance(node.func, ast.Attribute) and node.func.attr not in _READING:
                 yield from _root(node.func.value)
@@ -281,7 +283,7 @@ def _only_reads(function: ast.FunctionDef, known: frozenset[str]) -> bool:
         taken |= more
     changed = [one.target for one in nodes if isinstance(one, ast.AugAssign)]
     changed += [one for one in nodes if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load)]
-    roots = {name for one in changed for name in _root(one)}.union(_filled(function, known, _KEEPING))
+    roots = {name for one in changed for name in _root(one)}.union(_filled(function, known, adds_elements))
     others = any(isinstance(one, (ast.Delete, ast.Global, ast.Nonlocal, ast.Lambda)) for one in nodes)
     return not others and taken.isdisjoint(roots)
 

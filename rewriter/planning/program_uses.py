@@ -76,10 +76,8 @@ class ProgramUses:
             if thing.node is record.node
         }
         fields = ((keeper, held) for keeper, held in self.state.fields() if keeper in made)
-        kept = dict.fromkeys(
-            (keeper, origin) for keeper, held in fields for origin in origins(held)
-        )  # in several fields
-        for keeper, origin in kept:
+        kept = ((keeper, origin) for keeper, held in fields for origin in origins(held))
+        for keeper, origin in dict.fromkeys(kept):  # in several fields
             if origin.role is not Role.OPTIMIZER or (keeper, origin) in self._stepping:
                 found.setdefault(origin, []).extend(self._keeping(keeper, made[keeper], origin))
         return found

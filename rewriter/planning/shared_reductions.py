@@ -19,12 +19,12 @@ _SKIPPED = "migrate: skip"
 def shared_reductions(unit: Unit, gathers: Sequence[Gather]) -> tuple[Gather, ...]:
     """The gathers of a module, those that have the same value with one name for it."""
     named: dict[cst.CSTNode, Gather] = {}
-    by_function: dict[tuple[cst.CSTNode, str, str], list[Gather]] = {}
+    by_function: dict[tuple[cst.CSTNode, str, str, str, bool], list[Gather]] = {}
     taken: set[str] = set()
     for gather in gathers:
         if gather.form is Form.REDUCE and gather.reduction in _WORDS and _word(gather):
             text = unit.names.one_line(gather.node).removesuffix(".data")
-            key = (unit.names.function(gather.node), text, f"{gather[5:]}")
+            key = (unit.names.function(gather.node), text, gather.reduction, gather.number, gather.real)
             by_function.setdefault(key, []).append(gather)
     for (function, *_), same in by_function.items():
         if len(same) > 1 and not _changed_in_place(unit, same) and _SKIPPED not in unit.names.module.code:

@@ -9,7 +9,6 @@ import libcst as cst
 
 from ..analysis.dataflow.call_binding import argument_of
 from ..analysis.dataflow.call_graph import Code, Reach
-from ..analysis.dataflow.calls import method_of
 from ..analysis.dataflow.solver import Thing
 from ..analysis.dataflow.values import Bound, External, Function, Klass, State, decorators, origins
 from ..analysis.distributed.init_sites import Start
@@ -119,7 +118,7 @@ class Signatures:
         if isinstance(thing, Bound) and isinstance(thing.receiver, Klass):
             found = thing.receiver.method(thing.name)
         elif isinstance(thing, Bound):
-            found = method_of(self.state, thing)
+            found = self.state.method_of(thing)
         else:
             found = thing if isinstance(thing, Function) else None
         return found.node is code if found is not None else not isinstance(thing, External)

@@ -46,7 +46,7 @@ def call_of(state: State, unit: Unit, node: cst.Call, result: Slot, evaluate: Ev
             arrive(thing.receiver)
         elif isinstance(thing, Bound):
             method_call(call, thing)
-            method = method_of(state, thing)
+            method = state.method_of(thing)
             if method is not None:
                 _configured(call, method, bound=True)
         elif isinstance(thing, (Origin, Instance)):
@@ -83,12 +83,6 @@ def _part_parameters(call: EvaluatedCall, part: cst.BaseExpression, evaluate: Ev
             call.make(Role.PARAMETERS, "a model's parameters", source=thing)
 
     call.state.solver.watch(evaluate(call.state, call.unit, part), arrive)
-
-
-def method_of(state: State, bound: Bound) -> Function | None:
-    """The function of the program that a method call runs."""
-    klass = state.class_of(bound.receiver)
-    return klass.method(bound.name) if klass is not None else None
 
 
 def _configured(call: EvaluatedCall, function: Function, *, bound: bool) -> None:

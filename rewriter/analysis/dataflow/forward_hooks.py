@@ -20,8 +20,7 @@ def _hooked(call: EvaluatedCall, model: Origin, name: str, thing: Thing) -> None
     function = thing if isinstance(thing, Function) else None
     places = [param.name.value for param in positional(function.node)] if function is not None else []
     if isinstance(thing, Bound) and isinstance(thing.receiver, (Origin, Instance)):
-        klass = call.state.class_of(thing.receiver)
-        function = klass.method(thing.name) if klass is not None else None
+        function = call.state.method_of(thing)
         places = [param.name.value for param in positional(function.node)][1:] if function is not None else []
     if function is None or not places:
         return

@@ -332,6 +332,11 @@ class State:
         found = self.klass.get(thing) if isinstance(thing, Origin) else getattr(thing, "klass", None)
         return found if isinstance(found, Klass) else None
 
+    def method_of(self, bound: Bound) -> Function | None:
+        """The function of the program that a method call runs."""
+        klass = self.class_of(bound.receiver)
+        return klass.method(bound.name) if klass is not None else None
+
     def above(self, receiver: Thing, klass: Klass) -> Above:
         """A thing, seen from the bases of one of its classes."""
         thing = self._memo.setdefault(("above", receiver, klass), Above(receiver, klass))

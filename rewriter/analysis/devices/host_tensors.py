@@ -9,8 +9,7 @@ import libcst as cst
 
 from ...facts.placement import Move, Placement
 from ...facts.roles import TENSORS, Origin, Role
-from ...facts.torch_api import questions
-from ...facts.torch_api.loading import row
+from ...facts.torch_api import questions, tensor_parts
 from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import CallRecord, Unit, origins
 from ..syntax.definitions import added_to, bindings_value, reaching
@@ -224,7 +223,7 @@ class _Host:
                     added = added_to(self.unit.names, value) if isinstance(value, cst.Name) else ()
                     found.update(_spelled(one) for each in added for one in _kept(each))
         for node in self.unit.names.every(cst.Attribute):
-            if _is_of_tensors(node.attr.value):
+            if tensor_parts.shows_tensor(node.attr.value):
                 found.add(_spelled(node.value))
         return found
 
@@ -357,13 +356,10 @@ class _Host:
         return bindings_value(self.unit.names, binding, reaching(self.unit.names, binding, name))
 
 
-def _is_of_tensors(method: str) -> bool:
-    return row(f"torch.Tensor.{method}") is not None and not hasattr(str, method)
-
-
 def _of_tensor(node: cst.BaseExpression) -> bool:
     """Whether something is what a method of tensors gives: ``y.float()``."""
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _is_of_tensors(node.func.attr.value)
+    func = node.func if isinstance(node, cst.Call) else None
+    return isinstance(func, cst.Attribute) and tensor_parts.shows_tensor(func.attr.value)
 
 
 def _spelled(node: cst.BaseExpression) -> str:

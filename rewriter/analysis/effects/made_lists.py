@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from ...facts.container_methods import adds_in_order
 from ...facts.reasons.effects import OtherOrder
+from ...facts.torch_api import surroundings
 from ..dataflow.call_graph import Reach
-from ..dataflow.callees import method_name
+from ..dataflow.callees import method_name, outside_name
 from ..dataflow.values import Unit
 from ..syntax.nodes import dotted
 from ..syntax.walk import nodes_in
-
-_LISTS = frozenset("listdir glob iglob iterdir rglob scandir".split())
-_FILLS = frozenset({"append", "extend"})
 
 
 def other_orders(unit: Unit, reach: Reach, question: cst.CSTNode) -> Iterator[OtherOrder]:
@@ -25,7 +24,7 @@ def other_orders(unit: Unit, reach: Reach, question: cst.CSTNode) -> Iterator[Ot
     branches = (question.body, question.orelse.body)
     for listing, making in (branches, branches[::-1]):
         for call in nodes_in(listing, cst.Call):
-            if method_name(call) not in _LISTS or _is_sorted(unit, call):
+            if not _lists(reach, call) or _is_sorted(unit, call):
                 continue
             called = (function for made in nodes_in(making, cst.Call) for function in reach.called(made))
             others = {name for part in (making, *called) for name in _filled(nodes_in(part, cst.Call))}
@@ -35,9 +34,17 @@ def other_orders(unit: Unit, reach: Reach, question: cst.CSTNode) -> Iterator[Ot
                     return
 
 
+def _lists(reach: Reach, call: cst.Call) -> bool:
+    """``os.listdir(folder)``, ``folder.glob("*.png")``."""
+    record = reach.state.calls.get(call)
+    if record is not None and surroundings.lists(outside_name(record)):
+        return True
+    return isinstance(call.func, cst.Attribute) and method_name(call) in surroundings.path_methods("listing")
+
+
 def _filled(calls: Iterable[cst.Call]) -> dict[str, None]:
     """The names of the lists to which calls add."""
-    funcs = (call.func for call in calls if method_name(call) in _FILLS)
+    funcs = (call.func for call in calls if adds_in_order(method_name(call)))
     return dict.fromkeys(dotted(func.value) for func in funcs if isinstance(func, cst.Attribute) and dotted(func.value))
 
 

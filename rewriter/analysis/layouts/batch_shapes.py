@@ -60,8 +60,7 @@ def shaped_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> cst.Cal
     """The first call below a node that makes a shape of such a size."""
     for call in descendants(node) if sizes else ():
         if isinstance(call, cst.Call) and shapes(call):
-            given = [part for arg in call.args for part in (arg.value, *_members(arg.value))]
-            if any(part.deep_equals(size) for part in given for size in sizes):
+            if any(part.deep_equals(size) for part in numbers_in(call) for size in sizes):
                 return call
     return None
 
@@ -70,6 +69,11 @@ def shapes(call: cst.Call) -> bool:
     """Whether a call makes a shape of what it is given."""
     name = method_name(call)
     return name in _OF_SCRIPTS or questions.takes_shape(name)
+
+
+def numbers_in(call: cst.Call) -> list[cst.BaseExpression]:
+    """What a call is given as a shape: its arguments, and what is in their tuples."""
+    return [part for arg in call.args for part in (arg.value, *_members(arg.value))]
 
 
 def divided_by(node: cst.CSTNode, sizes: Sequence[cst.BaseExpression]) -> bool:

@@ -14,7 +14,6 @@ from ...facts.reasons import Reason
 from ...facts.reasons.losses import WeightedMean
 from ..dataflow.call_graph import Reach
 from ..dataflow.callees import method_name, outside_name
-from ..dataflow.calls import method_of
 from ..dataflow.solver import Thing
 from ..dataflow.values import Bound, Function, Instance, Unit
 from ..syntax.definitions import unshadowed
@@ -53,7 +52,7 @@ def _things(reach: Reach, collate: cst.BaseExpression) -> list[Thing]:
 def _collator(reach: Reach, thing: Thing, collate: cst.BaseExpression) -> _Collator | None:
     """The function that something runs which collates: itself, a method, or that of an object that is called."""
     if isinstance(thing, Bound):
-        found = method_of(reach.state, thing)
+        found = reach.state.method_of(thing)
     elif isinstance(thing, Instance):
         found = thing.klass.method("__call__")
     else:

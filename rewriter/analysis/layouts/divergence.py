@@ -79,14 +79,14 @@ class Equality:
         early: Callable[[cst.CSTNode, Origin], bool] = lambda node, loader: False,
         branches: bool = False,
         clock: bool = False,
+        same_rows: bool = False,
     ) -> None:
         self._clock = clock
         self.state, self.reach, self.training = state, reach, training
         self.shared = set(shared)
         self._cut = set(cut)
         self._early = early
-        self._same_rows = False
-        """What differs has as many rows on all processes."""
+        self._same_rows = same_rows
         self._branches = branches
         self._gathers = list(gathers)
         self._whole = MadeWhole(state, self._gathers)
@@ -112,9 +112,8 @@ class Equality:
         more were made whole."""
         cut, whole = (*self._cut, *nodes), (*self._gathers, *gathers)
         state, reach, training = self.state, self.reach, self.training
-        found = Equality(state, reach, training, self.shared, whole, cut, early=self._early, branches=True)
-        found._same_rows = True
-        return found
+        ways = {"branches": True, "same_rows": True}
+        return Equality(state, reach, training, self.shared, whole, cut, early=self._early, **ways)
 
     @cached_property
     def timed(self) -> Equality:

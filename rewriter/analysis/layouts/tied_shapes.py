@@ -22,7 +22,7 @@ from ..syntax.definitions import seen_values
 from ..syntax.walk import nodes_in
 from ..training.draws import drawn
 from ..training.training import Training, without_gradient
-from .batch_shapes import batch_sizes, shapes
+from .batch_shapes import batch_sizes, numbers_in, shapes
 
 
 def tied_shapes(unit: Unit, reach: Reach, training: Training) -> Iterator[Reason]:
@@ -64,12 +64,11 @@ class _Sizes:
         noise = found is not None and found.draws in ("noise", "numbers")
         if not noise and not shapes(record.node):
             return False
-        given = [arg.value for arg in record.node.args]
-        tuples = [value for value in given if isinstance(value, (cst.Tuple, cst.List))]
-        parts = [*given, *(element.value for value in tuples for element in value.elements)]
-        if any(self._is_size(record.unit, part, set()) for part in parts):
+        numbers = numbers_in(record.node)
+        if any(self._is_size(record.unit, part, set()) for part in numbers):
             return True
-        first = tuples[0].elements[0].value if tuples and tuples[0].elements else given[0] if given else None
+        listed = next((part for part in numbers if isinstance(part, (cst.Tuple, cst.List)) and part.elements), None)
+        first = listed.elements[0].value if listed is not None else next(iter(numbers), None)
         values = constants_of(self._state).of(record.unit, first) if noise and first is not None else None
         return bool(values) and values is not None and values <= self._numbers
 

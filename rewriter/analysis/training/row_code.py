@@ -8,7 +8,6 @@ import libcst as cst
 
 from ...facts.roles import Origin, Role
 from ..dataflow.call_graph import Reach
-from ..dataflow.calls import method_of
 from ..dataflow.constant_values import constants_of
 from ..dataflow.solver import Slot, Thing
 from ..dataflow.values import Bound, CallRecord, Function, Instance, Klass, Sequence, State, Unknown, origins
@@ -123,7 +122,7 @@ def _functions(state: State, slot: Slot | None) -> Iterator[Function]:
             yield thing
         elif isinstance(thing, Instance) and (call := thing.klass.method("__call__")) is not None:
             yield call
-        elif isinstance(thing, Bound) and (method := method_of(state, thing)) is not None:
+        elif isinstance(thing, Bound) and (method := state.method_of(thing)) is not None:
             yield method
 
 

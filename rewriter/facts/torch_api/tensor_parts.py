@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .kinds import tensors
-from .loading import transfer
+from .loading import row, transfer
 
 _VALUES = frozenset("data real imag T mT H mH".split())
 _DESCRIPTION = frozenset("ndim dtype device requires_grad is_cuda layout".split())
@@ -23,6 +23,11 @@ def describes(name: str) -> bool:
 def asks_how(name: str) -> bool:
     """Whether an attribute or a method says how a tensor is made, and nothing of its values: ``shape``, ``numel``."""
     return name == "shape" or describes(name) or transfer(f"torch.Tensor.{name}", tensors.Structural) is not None
+
+
+def shows_tensor(method: str) -> bool:
+    """Whether a method that is asked of something shows that it is a tensor, and no text."""
+    return row(f"torch.Tensor.{method}") is not None and not hasattr(str, method)
 
 
 def counts(method: str) -> bool:

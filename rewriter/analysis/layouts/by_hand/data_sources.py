@@ -10,7 +10,6 @@ from ....facts.torch_api.kinds import tensors
 from ....facts.torch_api.loading import row, transfer
 from ...dataflow.call_graph import reach_of
 from ...dataflow.callees import method_name, outside_names
-from ...dataflow.calls import method_of
 from ...dataflow.values import Bound, External, Function, State, Unit, origins
 from ...syntax.definitions import bindings_value, unpacked
 from ...syntax.nodes import dotted, keyword
@@ -151,7 +150,7 @@ def is_data(state: State, unit: Unit, value: cst.CSTNode, seen: set[cst.CSTNode]
         if found is None and name.startswith(("torch.", "numpy.")):
             return True
     for thing in record.callees:
-        function = method_of(state, thing) if isinstance(thing, Bound) else thing
+        function = state.method_of(thing) if isinstance(thing, Bound) else thing
         if isinstance(function, Function):
             given = (r.value for r in function.unit.names.returns.get(function.node, ()))
             if any(is_data(state, function.unit, v, seen) for v in given if v is not None):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from ....facts.container_methods import adds, adds_in_order, adds_one, takes_out
+from ....facts.container_methods import adds, adds_elements, takes_out
 from ....facts.reasons import called
 from ....facts.roles import Role
 from ....facts.torch_api import questions
@@ -299,7 +299,7 @@ class Calls(Models):
         if base is None or not isinstance(node.func, cst.Attribute):
             return None
         held = isinstance(base, (Each, Several)) or (isinstance(base, Replicated) and base.neutral)
-        if (adds_one(name) or adds_in_order(name)) and (held or isinstance(base, Replicated)) and given.plain:
+        if adds_elements(name) and (held or isinstance(base, Replicated)) and given.plain:
             value = given.plain[-1][1]
             if varies(value) or held:
                 self._grow(node.func.value, base, value)
