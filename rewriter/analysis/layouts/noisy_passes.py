@@ -90,21 +90,22 @@ def _passes(
 ) -> Iterator[_Pass]:
     """The calls of trained models, after ``prepare``, whose outputs differ by random numbers alone."""
     evaluated = [loop for loop in training.eval_loops if loop not in plain.shared]
+    trains = _training_turns(reach, training)
     for call, model in training.forwards.items():
         unit, above = reach.state.calls[call].unit, whole(reach.state, model)
         if above not in training.models or early(call, above) or plain.is_local(unit, call):
             continue
         if any(reach.is_run_in(loop, call) for loop in evaluated):
             continue  # what is decided on those figures is received already, or there is a finding
-        if draw := _noise(reach, training, unit, call, model):
+        trained = not without_gradient(unit, call) and any(reach.is_run_in(loop, call) for loop in trains)
+        if draw := _noise(reach, training, unit, call, model, trained=trained):
             yield _Pass(call, draw)
 
 
 def _draws(reach: Reach, training: Training, plain: Equality) -> Iterator[_Pass]:
     """The draws in a turn of a loop that trains: those of its batches, which the main process makes for all, apart."""
     state = reach.state
-    loops = dict.fromkeys(loop for record in training.backwards for loop in _loops(reach, record.unit, record.node))
-    for loop in loops:
+    for loop in _training_turns(reach, training):
         for node in reach.runs_in(loop) if loop not in plain.shared else ():
             record = state.calls.get(node) if isinstance(node, cst.Call) else None
             if (
@@ -114,6 +115,11 @@ def _draws(reach: Reach, training: Training, plain: Equality) -> Iterator[_Pass]
             ):
                 if not in_model(record.unit, record.node):
                     yield _Pass(record.node, spelled_call(record.unit, record.node))
+
+
+def _training_turns(reach: Reach, training: Training) -> list[cst.CSTNode]:
+    """The innermost loops around backward passes."""
+    return list(dict.fromkeys(loop for r in training.backwards for loop in _loops(reach, r.unit, r.node)))
 
 
 def _loops(reach: Reach, unit: Unit, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -136,15 +142,15 @@ def _draws_apart(state: State, record: CallRecord) -> bool:
     return own and not is_never_noisy(state, record.node)
 
 
-def _noise(reach: Reach, training: Training, unit: Unit, call: cst.Call, model: Origin) -> str:
+def _noise(reach: Reach, training: Training, unit: Unit, call: cst.Call, model: Origin, *, trained: bool) -> str:
     """What draws from torch's generator in a forward pass; what is trained on runs in training mode."""
-    state, trained = reach.state, not without_gradient(unit, call)
+    state = reach.state
     quiet = is_only_evaluated(reach, training, model) or not (trained or in_training_mode(reach, unit, call))
     for node in reach.runs(call, unit):
         record = state.calls.get(node) if isinstance(node, cst.Call) else None
         if record is None or not _draws_apart(state, record):
             continue
-        off = quiet and (is_given_mode(record.node) or is_in_training_alone(record.unit, record.node))
+        off = quiet and (is_given_mode(record.node) or is_in_training_alone(reach, record.unit, record.node))
         if not off and not constants_of(state).never(record.unit, record.node):
             return spelled_call(record.unit, record.node)
     layer = _layer(reach, training, unit, call, model) if not quiet else None

@@ -128,22 +128,29 @@ def _in_step(state: State, reach: Reach, training: Training, unit: Unit, loop: c
         if record is None or found is None or found.generator != "torch":
             continue
         words = [arg.keyword.value for arg in record.node.args if arg.keyword is not None]
-        off = not noisy and (is_given_mode(record.node) or is_in_training_alone(record.unit, record.node))
+        off = not noisy and (is_given_mode(record.node) or is_in_training_alone(reach, record.unit, record.node))
         if "generator" not in words and not off and not constants_of(state).never(record.unit, node):
             return spelled_call(record.unit, record.node)
     layer = noisy_layer(reach, training, unit, body) if noisy else None
     return f"{spelled_call(*layer)} in training mode" if layer is not None else ""
 
 
-def is_in_training_alone(unit: Unit, call: cst.Call) -> bool:
-    """Whether code asks for `.training` on the way to a call: a layer that is noisy in training mode alone."""
+def is_in_training_alone(reach: Reach, unit: Unit, call: cst.Call) -> bool:
+    """Whether code asks for `.training` on the way to a call, or for a parameter that is given nothing else: a layer
+    that is noisy in training mode alone."""
     function = unit.names.function(call)
-    for around in unit.names.enclosing(call, cst.If, cst.IfExp):
-        if asks_training(around.test):
-            return True
+    bindings = unit.names.scopes[function].bindings.values() if isinstance(function, cst.FunctionDef) else ()
+    given = {binding: [value for _, value in reach.given(binding)] for binding in bindings}
+    modes = {binding.name for binding, values in given.items() if values and all(map(asks_training, values))}
+
+    def asks(test: cst.BaseExpression) -> bool:
+        return asks_training(test) or any(name.value in modes for name in nodes_in(test, cst.Name))
+
+    if any(asks(around.test) for around in unit.names.enclosing(call, cst.If, cst.IfExp)):
+        return True
     here = unit.names.order(call)
     early = (n for n in nodes_in(function, cst.If) if unit.names.order(n) < here)
-    return any(asks_training(choice.test) and contains(choice.body, cst.Return) for choice in early)
+    return any(asks(choice.test) and contains(choice.body, cst.Return) for choice in early)
 
 
 def _in_data(state: State, reach: Reach, loop: cst.CSTNode) -> str:

@@ -126,6 +126,29 @@ def test_a_test_set_that_is_one_tensor(mode: str, received: list[str]) -> None:
     assert _received(text) == received
 
 
+def test_a_test_that_forgets_to_switch_gradients_off() -> None:
+    """Its model is in evaluation mode all the same: a score that all have was received from the main process."""
+    test = TEST.replace("MODE", "model.eval()").replace("with torch.no_grad():", "if True:")
+    assert _received(HEAD + test + "".join(f"    {line}\n" for line in STEP.splitlines()) + STOP + SAVE) == []
+
+
+DROPS = """\
+def drop_path(x, rate=0.0, training=False):
+    if rate == 0.0 or not training:
+        return x
+    return x * x.new_empty((x.shape[0], 1)).bernoulli_(1 - rate)
+
+"""
+
+
+@pytest.mark.parametrize(("mode", "received"), [("self.training", 0), ("True", 1)])
+def test_a_function_that_is_handed_the_mode_of_a_model(mode: str, received: int) -> None:
+    test = TEST.replace("MODE", "model.eval()")
+    text = HEAD.replace("class Net", DROPS + "class Net") + test
+    text += "".join(f"    {line}\n" for line in STEP.splitlines()) + STOP + SAVE
+    assert len(_received(text, f"drop_path(self.inner(x), 0.1, {mode})")) == received
+
+
 BY_HAND = (
     HEAD.replace("loader = DataLoader(data, batch_size=16, shuffle=True)\n", "")
     + """\
